@@ -1,0 +1,37 @@
+# `make demo` and `make test` set up all they need in a virtual environment of their own.
+PYTHON ?= python3
+VENV   ?= .venv
+UV      = UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q -p $(VENV)/bin/python -c constraints.txt
+
+export OMP_WAIT_POLICY ?= PASSIVE
+export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
+
+.PHONY: demo test lint check clean
+
+demo: $(VENV)/core
+	$(VENV)/bin/sidkit demo
+
+test: $(VENV)/dev
+	$(VENV)/bin/python -m pytest
+
+lint: $(VENV)/dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+check: lint test
+
+$(VENV)/bin/uv:
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install -q uv
+
+$(VENV)/core: $(VENV)/bin/uv pyproject.toml constraints.txt
+	$(UV) -e .
+	touch $@
+
+$(VENV)/dev: $(VENV)/bin/uv pyproject.toml constraints.txt
+	$(UV) -e '.[dev]'
+	touch $@ $(VENV)/core
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

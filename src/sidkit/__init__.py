@@ -1,0 +1,61 @@
+"""sidkit: semantic IDs from embeddings.
+
+import sidkit
+fitted = sidkit.prq_kmeans(sizes=(256, 256, 256)).fit(X, seed=0)
+codes = fitted.encode(X)
+sidkit.quality(codes, fitted.sizes)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .embeddings import open_embeddings as open_embeddings
+    from .errors import SidkitError as SidkitError
+    from .recipes import prq_kmeans as prq_kmeans
+    from .recipes import retain as retain
+    from .recipes import rq_kmeans as rq_kmeans
+    from .recipes import without_global as without_global
+    from .recipes import without_projection as without_projection
+    from .recipes import without_soft as without_soft
+    from .report.carryover import carryover as carryover
+    from .report.metrics import quality as quality
+    from .sids import SidTable as SidTable
+    from .store import load as load
+    from .tokenizer import FittedTokenizer as FittedTokenizer
+    from .tokenizer import Tokenizer as Tokenizer
+
+__version__ = "0.1.0"
+
+_HOMES = {  # every public name is imported when first used, so that `import sidkit` costs next to nothing
+    "FittedTokenizer": "tokenizer",
+    "SidTable": "sids",
+    "SidkitError": "errors",
+    "Tokenizer": "tokenizer",
+    "carryover": "report.carryover",
+    "load": "store",
+    "open_embeddings": "embeddings",
+    "prq_kmeans": "recipes",
+    "quality": "report.metrics",
+    "retain": "recipes",
+    "rq_kmeans": "recipes",
+    "without_global": "recipes",
+    "without_projection": "recipes",
+    "without_soft": "recipes",
+}
+
+__all__ = sorted([*_HOMES, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sidkit' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,36 @@
+"""Small things between arrays: moving one to where another lives, and checking one that came from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import StoreError
+from .geometry import Array
+
+__all__ = ["like", "require_array"]
+
+
+def like(a: NDArray[Any], x: Array) -> Array:
+    """`a` in the dtype, and on the device, of x."""
+    if isinstance(x, np.ndarray):
+        return a.astype(x.dtype, copy=False)
+    import torch
+
+    return torch.as_tensor(a).to(device=x.device, dtype=x.dtype)
+
+
+def require_array(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
+    """The stored array of that name, if it is there, of that shape (None: any length) and finite."""
+    if name not in arrays:
+        raise StoreError(f"the weights hold no tensor {name!r} (found: {', '.join(sorted(arrays)) or 'none'})")
+    a = arrays[name]
+    if len(a.shape) != len(shape) or any(want not in (None, got) for got, want in zip(a.shape, shape, strict=True)):
+        wanted = "(" + ", ".join("*" if n is None else str(n) for n in shape) + ")"
+        raise StoreError(f"tensor {name!r} has shape {a.shape}, expected {wanted}")
+    if a.dtype.kind == "f" and not np.isfinite(a).all():
+        raise StoreError(f"tensor {name!r} holds NaN or infinity")
+    return a

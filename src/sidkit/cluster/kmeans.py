@@ -1,0 +1,147 @@
+"""k-means: hard or top-k soft, by cosine or by Euclidean distance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import like, require_array
+from ..engine import engine_of
+from ..errors import SpecError
+from ..geometry import Array, squared_length
+from ..rows import Rows, Sums
+from ..stage import Run
+from .loop import refine
+
+__all__ = ["Centroids", "KMeans", "Metric", "check_size"]
+
+Metric = Literal["cosine", "euclidean"]
+
+
+@dataclass(frozen=True, eq=False)
+class Centroids:
+    """K centroids and the way rows are compared with them."""
+
+    centroids: NDArray[Any]  # (K, d)
+    metric: Metric
+    _books: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"centroids": self.centroids}
+
+    def book(self, x: Array) -> Any:
+        """The codebook ready for rows like x, made once per kind of row."""
+        place = f"{x.dtype}@{getattr(x, 'device', 'cpu')}"
+        if place not in self._books:
+            self._books[place] = engine_of(x).book(self.centroids, self.metric, x)
+        return self._books[place]
+
+    def assign(self, x: Array, codes: Array) -> Array:
+        """The code of every row (paper, Eq. 13); exact ties go to the lowest index."""
+        return engine_of(x).nearest(x, self.book(x))
+
+    def chosen(self, x: Array, codes: Array) -> Array:
+        return like(self.centroids, x)[codes[:, -1]]
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """K centroids refined by weighted means over each row's top-k nearest centroids (paper, Eqs. 10 to 12).
+
+        w_ij = exp(beta s_ij) / sum over the top k of exp(beta s_it),   c_j = sum_i w_ij r_i / sum_i w_ij
+
+    top_k = 1 is ordinary k-means. s is the cosine, or for euclidean -scale |r - c|^2.
+
+    scale      the paper leaves open how soft weights score Euclidean distance; 1/2 makes s equal to the cosine,
+               up to a constant, when rows and centroids have length one.
+    empty      a centroid that no row counts among its top k is left where it is ("keep"; the paper is silent), or
+               moved beside the centroid with the largest mass, both nudged by 1/1024 ("split", as faiss does).
+    """
+
+    size: int
+    metric: Metric = "cosine"
+    top_k: int = 1
+    beta: float = 15.0
+    iterations: int = 25
+    scale: float = 0.5
+    empty: Literal["keep", "split"] = "keep"
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+        if self.metric not in ("cosine", "euclidean"):
+            raise SpecError(f"metric must be 'cosine' or 'euclidean', not {self.metric!r}")
+        if self.empty not in ("keep", "split"):
+            raise SpecError(f"empty must be 'keep' or 'split', not {self.empty!r}")
+        if self.top_k < 1:
+            raise SpecError(f"top_k must be at least 1, not {self.top_k}")
+        if not (self.beta > 0 and np.isfinite(self.beta)):
+            raise SpecError(f"beta must be positive and finite, not {self.beta}")
+        if self.iterations < 0:
+            raise SpecError(f"iterations cannot be negative ({self.iterations})")
+
+    def fit(self, rows: Rows, run: Run) -> Centroids:
+        return refine(self, rows, run)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Centroids:
+        return Centroids(require_array(arrays, "centroids", (self.size, d)), self.metric)
+
+    def start(self, rows: Rows, run: Run) -> Centroids:
+        return Centroids(run.start_rows(rows, self.size, rows.width).astype(np.float64), self.metric)
+
+    def statistics(self, clusters: Centroids, x: Array, codes: Array) -> Sums:
+        engine = engine_of(x)
+        index, score = engine.top(x, clusters.book(x), min(self.top_k, self.size))
+        score = self._similarity(x, score)
+        mass, total = engine.add_up(x, index, soft_weights(score, self.beta), self.size)
+        return mass, total, score[:, 0].sum(keepdims=True)
+
+    def update(self, clusters: Centroids, sums: Sums) -> Centroids:
+        mass, total = np.asarray(sums[0]), np.asarray(sums[1])
+        alive = mass > 0
+        means = np.where(alive[:, None], total / np.where(alive, mass, 1.0)[:, None], clusters.centroids)
+        if self.empty == "split" and not alive.all():
+            means = _split(means, mass)
+        return Centroids(means, self.metric)
+
+    def settled(self, before: Centroids, after: Centroids) -> bool:
+        return np.array_equal(before.centroids, after.centroids)
+
+    def finish(self, clusters: Centroids, dtype: Any) -> Centroids:
+        return Centroids(clusters.centroids.astype(dtype), self.metric)
+
+    def _similarity(self, x: Array, score: Array) -> Array:
+        """Engine scores turned into s of the formula, in float64: (n, k)."""
+        square = squared_length(x)
+        if self.metric == "cosine":  # the score is |x| cos
+            length = square**0.5
+            return (score / (length + (length == 0))).astype(np.float64)
+        return 2.0 * self.scale * (score.astype(np.float64) - 0.5 * square)
+
+
+def soft_weights(score: Array, beta: float) -> Array:
+    """exp(beta s) over each row's candidates, made to sum to one (paper, Eq. 11): (n, k) -> (n, k)."""
+    weight = np.exp(beta * (score - score[:, :1]))
+    return weight / weight.sum(axis=1, keepdims=True)
+
+
+def check_size(size: int) -> None:
+    """A codebook has between 1 and 2^31 - 1 codewords."""
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size < 2**31:
+        raise SpecError(f"a codebook size must be a whole number from 1 on, not {size!r}")
+
+
+def _split(means: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every empty centroid becomes a nudged twin of the heaviest one."""
+    means, mass = means.copy(), mass.copy()
+    nudge = np.where(np.arange(means.shape[1]) % 2 == 0, 1 / 1024, -1 / 1024)
+    for j in np.flatnonzero(mass <= 0):
+        donor = int(mass.argmax())
+        means[j] = means[donor] * (1 + nudge)
+        means[donor] *= 1 - nudge
+        mass[j] = mass[donor] = mass[donor] / 2
+    return means

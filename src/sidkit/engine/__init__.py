@@ -1,0 +1,30 @@
+"""Where the arithmetic runs.
+
+An engine is a module with four functions on an (n, d) block of rows, chosen by where the rows live:
+
+    book(centroids, metric, x)       a codebook made ready for scoring rows like x
+    top(x, book, k)                  the k best codewords of every row, best first, ties to the lowest index
+    nearest(x, book)                 the best codeword, near-ties decided in float64
+    add_up(x, index, weight, size)   weighted mass and sum of the rows under each codeword, in float64
+
+`cpu` is numpy and scipy. Algorithms call `engine_of(x)` and never ask where they run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["engine_of"]
+
+
+def engine_of(x: Any) -> Any:
+    """The engine for rows held in this kind of array."""
+    if isinstance(x, np.ndarray):
+        from . import cpu
+
+        return cpu
+    from . import cuda
+
+    return cuda

@@ -1,0 +1,52 @@
+"""Whatever a user hands over, as Rows that are fit to be computed with."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .checks import require_good_rows
+from .errors import InputError
+from .progress import Progress, Silent
+from .rows import ArraySource, LocalRows, Rows, Source
+
+__all__ = ["as_rows", "as_source"]
+
+
+def as_rows(X: Any, device: str = "auto", progress: Progress | None = None, dtype: np.dtype[Any] | None = None) -> Rows:
+    """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are."""
+    if not isinstance(X, Source) and hasattr(X, "reduce") and hasattr(X, "map"):
+        return X  # type: ignore[no-any-return]
+    source = as_source(X)
+    report = progress or Silent()
+    report.start("check", source.shape[0])
+    require_good_rows(source, report)
+    return LocalRows(source, progress=report)
+
+
+def as_source(X: Any) -> Source:
+    """A Source of an array, a tensor or a path."""
+    if isinstance(X, Source):
+        return X
+    if isinstance(X, str | os.PathLike):
+        from .embeddings import open_embeddings
+
+        source: Source = open_embeddings(X)
+        return source
+    return ArraySource(_matrix(X))
+
+
+def _matrix(X: Any) -> NDArray[Any]:
+    if type(X).__module__.partition(".")[0] == "torch":
+        X = X.detach().cpu()
+        X = X.float().numpy() if str(X.dtype) == "torch.bfloat16" else X.numpy()
+    array = np.asarray(X)
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
+        raise InputError(f"embeddings must be numbers; got an array of {array.dtype}")
+    if array.ndim != 2 or array.shape[1] == 0:
+        hint = "; give one vector as X[None, :]" if array.ndim == 1 else ""
+        raise InputError(f"embeddings must be a matrix of rows (n, d); got shape {array.shape}{hint}")
+    return array

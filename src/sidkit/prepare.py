@@ -1,0 +1,86 @@
+"""What happens to embeddings before the first token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import like, require_array
+from .geometry import Array, residual, unit
+from .rows import Rows
+from .stage import Run
+
+__all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean"]
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Rows scaled to length one."""
+
+    def fit(self, rows: Rows, run: Run) -> FittedNormalize:
+        return FittedNormalize()
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedNormalize:
+        return FittedNormalize()
+
+
+@dataclass(frozen=True)
+class FittedNormalize:
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {}
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        return codes[:, :0]
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        return unit(x)
+
+
+@dataclass(frozen=True)
+class RemoveMean:
+    """Global component removal: what is left of a row without its share of the mean row (paper, Eqs. 8 and 9).
+
+        mu = mean of x,   r = norm(x - (x.mu / |mu|^2) mu)
+
+    A zero mean removes nothing. A row that is parallel to the mean becomes zero.
+    """
+
+    def fit(self, rows: Rows, run: Run) -> FittedRemoveMean:
+        run.progress.start("mean", rows.shape[0])
+        count, total = rows.reduce(_count_and_sum)
+        return FittedRemoveMean(np.asarray(total / count[0]).astype(rows.dtype))
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedRemoveMean:
+        return FittedRemoveMean(require_array(arrays, "mean", (d,)))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRemoveMean:
+    mean: NDArray[Any]  # (d,)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"mean": self.mean}
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        return codes[:, :0]
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        return unit(residual(x, like(self.mean, x)[None, :], keep=0.0))
+
+
+def _count_and_sum(x: Array, codes: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.array([float(len(x))]), np.asarray(x.sum(axis=0, dtype=np.float64))

@@ -1,0 +1,28 @@
+"""How long work reports on itself: three calls, and a silent default."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """What a fit or an encode tells while it runs."""
+
+    def start(self, label: str, rows: int) -> None:
+        """A piece of work over so many rows begins."""
+
+    def advance(self, rows: int) -> None:
+        """So many more rows are done."""
+
+    def note(self, text: str) -> None:
+        """A word on how it goes, such as the mean cosine."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def start(self, label: str, rows: int) -> None: ...
+
+    def advance(self, rows: int) -> None: ...
+
+    def note(self, text: str) -> None: ...

@@ -1,0 +1,1 @@
+"""How good are the semantic IDs: metrics, carryover, and what a person sees of them."""

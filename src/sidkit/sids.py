@@ -1,0 +1,244 @@
+"""SidTable: items and their semantic IDs, as strings, as a Parquet file, and by look-up."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from .errors import InputError, SpecError, did_you_mean
+from .files import replace_file
+
+__all__ = ["TEMPLATES", "SidTable", "Template", "prefix_numbers"]
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a SID is written: `begin`, one `token` per level joined by `between`, `end`.
+
+    In a token {letter} is a, b, c … by level, {level} the level from 1, {code} the code.
+    """
+
+    token: str = "<{letter}_{code}>"
+    between: str = ""
+    begin: str = ""
+    end: str = ""
+
+    def __post_init__(self) -> None:
+        if self.token.count("{code}") != 1 or re.search(r"[{}]", self._fill(self.token, 0, "")):
+            raise SpecError(
+                f"template {self.token!r} must hold {{code}} once, and beside it only {{letter}} and {{level}}"
+            )
+
+    def words(self, level: int, size: int) -> list[str]:
+        """The strings of all codes of a level (from 0)."""
+        return [self._fill(self.token, level, str(code)) for code in range(size)]
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """Per-level string columns joined to SIDs."""
+        joined = pc.binary_join_element_wise(*parts, self.between)
+        return pc.binary_join_element_wise(self.begin, joined, self.end, "") if self.begin or self.end else joined
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        """The codes of a SID or of a prefix of one; plain forms such as 12-3-77 and 12,3,77 are understood too."""
+        text = text.strip()
+        if re.fullmatch(r"\d+([-,]\d+)*", text):
+            return tuple(int(code) for code in re.split("[-,]", text))
+        codes: list[int] = []
+        rest = text.removeprefix(self.begin)
+        rest = rest.removesuffix(self.end) if self.end else rest
+        while rest:
+            before, after = (re.escape(part) for part in self._fill(self.token, len(codes), "\0").split("\0"))
+            match = re.match(f"{before}([0-9]+){after}", rest)
+            if not match:
+                raise InputError(f"cannot read {text!r} as a semantic ID; expected the form {self.example()}")
+            codes.append(int(match[1]))
+            rest = rest[match.end() :].removeprefix(self.between) if self.between else rest[match.end() :]
+        return tuple(codes)
+
+    def example(self) -> str:
+        tokens = (self._fill(self.token, level, str(code)) for level, code in enumerate((12, 3, 77)))
+        return self.begin + self.between.join(tokens) + self.end
+
+    @staticmethod
+    def _fill(token: str, level: int, code: str) -> str:
+        letter = chr(ord("a") + level) if level < 26 else f"z{level}"
+        return token.replace("{letter}", letter).replace("{level}", str(level + 1)).replace("{code}", code)
+
+
+TEMPLATES = {
+    "letters": Template(),
+    "lc-rec": Template(),
+    "openonerec": Template("<s_{letter}_{code}>", begin="<|sid_begin|>", end="<|sid_end|>"),
+    "plain": Template("{code}", between="-"),
+}
+
+
+def template_named(name: str) -> Template:
+    """A preset by name, or a token template such as '<{letter}_{code}>'."""
+    if name in TEMPLATES:
+        return TEMPLATES[name]
+    if "{" not in name:
+        raise SpecError(f"no template {name!r}{did_you_mean(name, TEMPLATES)} (known: {', '.join(TEMPLATES)})")
+    return Template(name)
+
+
+class SidTable:
+    """Items and their codes. A SID maps to a list of items, never to one.
+
+    ids: n different strings or integers; codes: (n, levels) from 0; sizes: codewords per level.
+    """
+
+    def __init__(self, ids: Any, codes: Any, sizes: Sequence[int]) -> None:
+        self.ids = _id_array(ids)
+        self.codes = _code_array(codes)
+        self.sizes = tuple(int(size) for size in sizes)
+        if len(self.ids) != len(self.codes):
+            raise InputError(f"{len(self.ids)} ids do not fit {len(self.codes)} rows of codes")
+        if self.codes.shape[1] != len(self.sizes):
+            raise InputError(f"codes have {self.codes.shape[1]} levels, sizes {len(self.sizes)}")
+        for level, size in enumerate(self.sizes):
+            column = self.codes[:, level]
+            if len(column) and (column.min() < 0 or column.max() >= size):
+                raise InputError(f"level {level + 1} holds codes outside 0..{size - 1}")
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def strings(self, template: Template | str = "letters") -> Any:
+        """The SIDs as a pyarrow string array."""
+        form = template_named(template) if isinstance(template, str) else template
+        parts = [
+            pa.array(form.words(level, size)).take(pa.array(self.codes[:, level]))
+            for level, size in enumerate(self.sizes)
+        ]
+        return form.join(parts)
+
+    def sid_of(self, item: Any) -> tuple[int, ...] | None:
+        """The codes of an item, or None."""
+        row = self._row_of.get(str(item))
+        return None if row is None else tuple(int(code) for code in self.codes[row])
+
+    def items_of(self, sid: Sequence[int] | str) -> list[Any]:
+        """The ids of all items whose SID starts with these codes, in table order."""
+        rows = self.rows_of(sid)
+        return self.ids.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+
+    def rows_of(self, sid: Sequence[int] | str) -> NDArray[np.int64]:
+        """The row numbers of all items whose SID starts with these codes."""
+        prefix = TEMPLATES["letters"].parse(sid) if isinstance(sid, str) else tuple(int(code) for code in sid)
+        if len(prefix) > len(self.sizes):
+            raise InputError(f"{len(prefix)} codes asked for, but these SIDs have {len(self.sizes)}")
+        low, high = 0, len(self)
+        for level, code in enumerate(prefix):
+            column = self.codes[self._order[low:high], level]
+            low, high = (
+                low + int(np.searchsorted(column, code)),
+                low + int(np.searchsorted(column, code, "right")),
+            )
+        return np.sort(self._order[low:high])
+
+    def prefix_counts(self, level: int) -> dict[tuple[int, ...], int]:
+        """Occupied prefixes of this many tokens, in order -> how many items share each."""
+        if not 1 <= level <= len(self.sizes):
+            raise InputError(f"level must lie between 1 and {len(self.sizes)}, not {level}")
+        numbers = prefix_numbers(self.codes, self.sizes)[level - 1]
+        _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+        prefixes = self.codes[first, :level].tolist()
+        return {tuple(prefix): int(count) for prefix, count in zip(prefixes, counts, strict=True)}
+
+    def to_table(self, template: Template | str = "letters") -> Any:
+        """As an Arrow table: item_id, codes (list of int32), sid."""
+        levels = self.codes.shape[1]
+        offsets = pa.array(np.arange(0, len(self) * levels + 1, max(levels, 1), dtype=np.int32)[: len(self) + 1])
+        codes = pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(self.codes).ravel()))
+        table = pa.table({"item_id": self.ids, "codes": codes, "sid": self.strings(template)})
+        return table.replace_schema_metadata({"sidkit.sizes": json.dumps(self.sizes)})
+
+    def to_parquet(self, path: str | Path, template: Template | str = "letters") -> None:
+        """Write item_id, codes and sid; the file appears whole or not at all."""
+        table = self.to_table(template)
+        with replace_file(Path(path)) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
+        """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes."""
+        try:
+            table = pq.read_table(path, columns=["item_id", "codes"])
+        except FileNotFoundError:
+            raise InputError(f"no such file: {path}") from None
+        except (OSError, KeyError, ValueError) as error:
+            raise InputError(f"{path} is not a table of semantic IDs (item_id, codes): {error}") from error
+        codes = _matrix_of(table.column("codes"), str(path))
+        kept = (table.schema.metadata or {}).get(b"sidkit.sizes")
+        if sizes is None:
+            sizes = json.loads(kept) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
+        return cls(table.column("item_id"), codes, sizes)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.lexsort(self.codes.T[::-1])
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {str(item): row for row, item in enumerate(self.ids.to_pylist())}
+
+
+def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[np.int64]]:
+    """For every level, one number per row that is equal for rows with equal prefixes and sorts as prefixes do.
+
+    Mixed radix while it fits 63 bits; beyond that prefixes are renumbered densely first.
+    """
+    numbers, number, limit = [], np.zeros(len(codes), np.int64), 1
+    for level, size in enumerate(sizes):
+        if limit * size >= 2**63:
+            number = np.unique(number, return_inverse=True)[1].astype(np.int64)
+            limit = len(codes)
+        number = number * size + codes[:, level]
+        limit *= size
+        numbers.append(number)
+    return numbers
+
+
+def _id_array(ids: Any) -> Any:
+    array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if array.null_count:
+        raise InputError(f"{array.null_count} ids are missing")
+    if pc.count_distinct(array).as_py() != len(array):
+        counts = pc.value_counts(array).to_pylist()
+        twice = next(entry["values"] for entry in counts if entry["counts"] > 1)
+        raise InputError(f"id {twice!r} occurs more than once; every item needs an id of its own")
+    return array
+
+
+def _code_array(codes: Any) -> NDArray[np.int32]:
+    array = np.asarray(codes)
+    if array.ndim != 2 or array.dtype.kind not in "iu":
+        raise InputError(f"codes must be whole numbers of shape (n, levels); got {array.dtype} {array.shape}")
+    return array.astype(np.int32, copy=False)
+
+
+def _matrix_of(column: Any, path: str) -> NDArray[np.int32]:
+    flat = column.combine_chunks()
+    flat = pa.concat_arrays(flat.chunks) if isinstance(flat, pa.ChunkedArray) else flat
+    lengths = pc.unique(pc.list_value_length(flat)).to_pylist()
+    if flat.null_count or len(lengths) > 1 or None in lengths:
+        raise InputError(f"{path}: rows of 'codes' have different lengths ({lengths[:4]})")
+    width = lengths[0] if lengths else 0
+    values = flat.flatten().to_numpy(zero_copy_only=False)
+    matrix: NDArray[np.int32] = values.reshape(len(flat), width).astype(np.int32)
+    return matrix

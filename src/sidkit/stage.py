@@ -1,0 +1,85 @@
+"""A stage of a tokenizer, before and after fitting, and what a fit hands to each stage.
+
+A stage maps (x, codes) to (x', codes'): a preparation changes x, a level appends one token and changes x, a suffix
+appends tokens. Stages are frozen dataclasses of plain fields, so a tokenizer is a value that can be printed, compared,
+hashed and written as JSON. Fitting one returns a `Fitted` stage: the same spec with arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import SpecError
+from .geometry import Array
+from .progress import Progress, Silent
+from .rows import Rows
+
+__all__ = ["Fitted", "Run", "Stage"]
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A fitted stage. `arrays` are all it learned; `Stage.restore` is their inverse."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many codewords each token it emits can take; () when it emits none."""
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]: ...
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        """Its tokens for rows x whose earlier tokens are codes: (n, len(sizes))."""
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        """What it passes on for rows x, its own tokens being the last of codes."""
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """A stage to be fitted: a frozen dataclass."""
+
+    def fit(self, rows: Rows, run: Run) -> Fitted: ...
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Fitted:
+        """The fitted stage again from its arrays, checked against this spec and the d of the rows that reach it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fit: its seed, the initial rows asked for, and where it reports.
+
+    Seeds go by level (the number of tokens emitted before), not by stage, so that dropping a preparation
+    leaves every level's draws as they were and ablations stay paired.
+    """
+
+    seed: int = 0
+    init: Sequence[NDArray[np.integer[Any]]] | None = None
+    progress: Progress = field(default_factory=Silent)
+
+    def seed_of(self, level: int) -> tuple[int, int]:
+        return self.seed, level
+
+    def start_rows(self, rows: Rows, size: int, level: int) -> NDArray[Any]:
+        """The rows that start a codebook of this size: those asked for, or a draw of this level's own."""
+        n = rows.shape[0]
+        if n < size:
+            raise SpecError(
+                f"cannot draw {size} initial centroids from {n} rows; use codebooks of at most {n}, or give more rows"
+            )
+        if self.init is None or level >= len(self.init) or self.init[level] is None:
+            return rows.sample(size, self.seed_of(level))
+        numbers = np.asarray(self.init[level])
+        if numbers.shape != (size,) or numbers.dtype.kind not in "iu":
+            raise SpecError(
+                f"init for level {level + 1} needs {size} row numbers, one per centroid; "
+                f"got shape {numbers.shape} of {numbers.dtype}"
+            )
+        if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= n:
+            raise SpecError(f"init for level {level + 1} names rows outside 0..{n - 1}")
+        return rows.take(numbers.astype(np.int64))

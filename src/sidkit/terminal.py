@@ -1,0 +1,103 @@
+"""What a person sees in the terminal: progress bars and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Terminal", "print_items", "print_quality"]
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f} rows/s" if speed else "", style="progress.data.speed")
+
+
+class Terminal:
+    """Progress bars on standard error, if that is a terminal; silent otherwise."""
+
+    def __init__(self) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description:<10}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.percentage:>3.0f}%"),
+            _Rate(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", style="dim"),
+            console=Console(stderr=True),
+        )
+        self._bars.disable = not self._bars.console.is_terminal
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Terminal:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def start(self, label: str, rows: int) -> None:
+        self._task = self._bars.add_task(label, total=rows, note="")
+
+    def advance(self, rows: int) -> None:
+        if self._task is not None:
+            self._bars.advance(self._task, rows)
+
+    def note(self, text: str) -> None:
+        if self._task is not None:
+            self._bars.update(self._task, note=text)
+
+
+def print_quality(figures: Mapping[str, Any], sizes: Sequence[int]) -> None:
+    """The quality of a set of SIDs: overall figures, then one line per level."""
+    console = Console()
+    overall = Table(show_header=False, box=None, pad_edge=False)
+    for label, value in (
+        ("items", f"{figures['items']:,}"),
+        ("distinct SIDs", f"{figures['distinct_sids']:,}"),
+        ("SIDs with one item / distinct SIDs", f"{figures['icr_per_sid']:.2%}"),
+        ("items alone on their SID / items", f"{figures['icr_per_item']:.2%}"),
+        ("items sharing their SID / items", f"{figures['collision_per_item']:.2%}"),
+        ("largest bucket", f"{figures['largest_bucket']:,} items"),
+    ):
+        overall.add_row(label, value)
+    levels = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("level", "size", "codes used", "perplexity", "prefix utilisation", "prefix Gini"):
+        levels.add_column(heading, justify="right")
+    for level, size in enumerate(sizes):
+        levels.add_row(
+            str(level + 1),
+            f"{size:,}",
+            f"{figures['codes_used'][level]:.1%}",
+            f"{figures['perplexity'][level]:,.1f}",
+            f"{figures['utilisation'][level]:.2%}",
+            f"{figures['prefix_gini'][level]:.3f}",
+        )
+    console.print(overall)
+    console.print()
+    console.print(levels)
+
+
+def print_items(prefix: Sequence[int], count: int, items: Sequence[Mapping[str, Any]]) -> None:
+    """The items under a prefix, texts beside them where known."""
+    from .sids import TEMPLATES
+
+    console, form = Console(), TEMPLATES["letters"]
+    name = "".join(form.words(level, code + 1)[code] for level, code in enumerate(prefix))
+    console.print(f"{name}: {count:,} item{'s' if count != 1 else ''}", markup=False, highlight=False)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for item in items:
+        sid = "".join(form.words(level, code + 1)[code] for level, code in enumerate(item["codes"]))
+        table.add_row(Text(str(item["item_id"])), Text(sid), Text(str(item.get("text", ""))))
+    console.print(table)
+    if count > len(items):
+        console.print(f"… and {count - len(items):,} more (--limit 0 shows all)")

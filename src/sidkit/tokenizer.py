@@ -1,0 +1,148 @@
+"""A tokenizer is a tuple of stages; fitting one returns another object that encodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .card import fingerprint
+from .errors import InputError, SpecError
+from .geometry import Array
+from .open import as_rows
+from .prepare import FittedRemoveMean
+from .progress import Progress, Silent
+from .rows import Rows
+from .stage import Fitted, Run, Stage
+
+__all__ = ["FittedTokenizer", "Tokenizer"]
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """How to make semantic IDs: a frozen value, not fitted."""
+
+    stages: tuple[Stage, ...]
+    name: str = field(default="", compare=False)  # the recipe it came from, for people
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise SpecError("a tokenizer needs at least one stage")
+        for stage in self.stages:
+            if not isinstance(stage, Stage):
+                raise SpecError(f"{type(stage).__name__} is not a stage: it has no fit or no restore")
+
+    def fit(
+        self,
+        X: Any,
+        seed: int = 0,
+        init: Sequence[NDArray[np.integer[Any]]] | None = None,
+        device: str = "auto",
+        progress: Progress | None = None,
+    ) -> FittedTokenizer:
+        """Fit to embeddings: an array, a tensor, a path, or Rows.
+
+        init, where given, names per level the rows whose current residuals start the codebook, which makes a fit
+        reproducible against any other implementation.
+        """
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
+        report = progress or Silent()
+        rows = as_rows(X, device=device, progress=report)
+        if rows.shape[0] == 0:
+            raise InputError("there are no rows to fit")
+        run, mark = Run(int(seed), init, report), fingerprint(rows)
+        fitted: list[Fitted] = []
+        for stage in self.stages:
+            fitted.append(stage.fit(rows, run))
+            if fitted[-1].sizes:
+                report.start("assign", rows.shape[0])
+            rows = rows.map(fitted[-1])
+        return FittedTokenizer(self, tuple(fitted), rows.shape[1], np.dtype(rows.dtype).name, int(seed), rows, mark)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedTokenizer:
+    """Fitted stages. Encodes, saves, and shows what it learned."""
+
+    spec: Tokenizer
+    stages: tuple[Fitted, ...]
+    d: int
+    dtype: str
+    seed: int
+    fitted_rows: Rows | None = field(default=None, repr=False)  # the rows it was fitted on; not saved
+    data_fingerprint: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # kept in config.json
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many codewords each token can take."""
+        return tuple(size for stage in self.stages for size in stage.sizes)
+
+    @property
+    def mean(self) -> NDArray[Any] | None:
+        """The global mean mu, (d,); None where the tokenizer removes none."""
+        return next((stage.mean for stage in self.stages if isinstance(stage, FittedRemoveMean)), None)
+
+    @property
+    def codebooks(self) -> list[NDArray[Any]]:
+        """The centroids behind each token, (K, d) each, in the space the token is decided in."""
+        return [book for stage in self.stages for book in getattr(stage, "codebooks", ())]
+
+    @property
+    def fit_codes(self) -> NDArray[np.int32] | None:
+        """The tokens of the rows it was fitted on; None once loaded from disk."""
+        return None if self.fitted_rows is None else self.fitted_rows.codes()
+
+    def encode(self, X: Any, device: str = "auto", progress: Progress | None = None) -> NDArray[np.int32]:
+        """Semantic IDs of embeddings: int32, (n, number of tokens)."""
+        report = progress or Silent()
+        rows = as_rows(X, device=device, progress=report, dtype=np.dtype(self.dtype))
+        if rows.shape[1] != self.d:
+            raise InputError(f"this tokenizer was fitted on {self.d}-dimensional rows; these have {rows.shape[1]}")
+        report.start("encode", rows.shape[0])
+        return rows.map(Chain(self.stages)).codes()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model folder: config.json, model.safetensors, README.md."""
+        from .store import save
+
+        return save(self, Path(path))
+
+    save_pretrained = save
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path) -> FittedTokenizer:
+        """Read a model folder."""
+        from .store import load
+
+        return load(path)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Stages one after the other, as one: all tokens of a chunk in a single pass."""
+
+    stages: tuple[Fitted, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(size for stage in self.stages for size in stage.sizes)
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        out = np.empty((len(x), len(self.sizes)), np.int32)
+        seen = 0
+        for stage in self.stages:
+            if stage.sizes:
+                out[:, seen : seen + len(stage.sizes)] = stage.tokens(x, out[:, :seen])
+                seen += len(stage.sizes)
+            if seen < out.shape[1]:
+                x = stage.carry(x, out[:, :seen])
+        return out
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        return x

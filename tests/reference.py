@@ -1,0 +1,97 @@
+"""The paper in plain float64 loops: slow, and written from Algorithm 1 alone.
+
+Decisions the paper leaves open, the same as sidkit documents: a zero vector has cosine 0 with everything; ties go to
+the lowest index; an empty centroid stays; a residual shorter than 1e-12 of its row is zero.
+"""
+
+from __future__ import annotations
+
+import math
+
+Vector = list[float]
+
+
+def dot(a: Vector, b: Vector) -> float:
+    return math.fsum(x * y for x, y in zip(a, b, strict=True))
+
+
+def norm(a: Vector) -> Vector:
+    length = math.sqrt(dot(a, a))
+    return [x / length for x in a] if length > 0 else a
+
+
+def cos(a: Vector, b: Vector) -> float:
+    scale = math.sqrt(dot(a, a)) * math.sqrt(dot(b, b))
+    return dot(a, b) / scale if scale > 0 else 0.0
+
+
+def half_squared_distance(a: Vector, b: Vector) -> float:
+    return -0.5 * math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+
+
+def residual(r: Vector, c: Vector, keep: float) -> Vector:
+    """Eq. 23 before normalisation."""
+    square = dot(c, c)
+    share = dot(r, c) / square if square > 0 else 0.0
+    left = [x - (keep * y + (1 - keep) * share * y) for x, y in zip(r, c, strict=True)]
+    return left if dot(left, left) > 1e-24 * dot(r, r) else [0.0] * len(r)
+
+
+def best(scores: list[float], k: int) -> list[int]:
+    return sorted(range(len(scores)), key=lambda j: (-scores[j], j))[:k]
+
+
+def cluster(rows: list[Vector], start: list[int], top_k: int, beta: float, iterations: int, score=cos) -> list[Vector]:
+    """Eqs. 10 to 12."""
+    centroids = [list(rows[i]) for i in start]
+    d = len(rows[0])
+    for _ in range(iterations):
+        mass = [0.0] * len(centroids)
+        total = [[0.0] * d for _ in centroids]
+        for r in rows:
+            s = [score(r, c) for c in centroids]
+            near = best(s, top_k)
+            peak = max(s[j] for j in near)
+            weights = [math.exp(beta * (s[j] - peak)) for j in near]
+            for j, w in zip(near, weights, strict=True):
+                w /= sum(weights)
+                mass[j] += w
+                for t in range(d):
+                    total[j][t] += w * r[t]
+        centroids = [
+            [v / m for v in t] if m > 0 else c for c, t, m in zip(centroids, total, mass, strict=True)
+        ]
+    return centroids
+
+
+def prq_kmeans(X, sizes, init, top_k=2, beta=15.0, iterations=25):
+    """Algorithm 1 from given initial rows: (mean, codebooks, codes)."""
+    bar = [norm([float(v) for v in x]) for x in X]
+    n = len(bar)
+    mean = [math.fsum(x[t] for x in bar) / n for t in range(len(bar[0]))]
+    rows = [norm(residual(x, mean, 0.0)) for x in bar]
+    codebooks, codes = [], [[] for _ in range(n)]
+    for size, start in zip(sizes, init, strict=True):
+        assert len(start) == size
+        centroids = cluster(rows, list(start), min(top_k, size), beta, iterations)
+        codebooks.append(centroids)
+        for i, r in enumerate(rows):
+            codes[i].append(best([cos(r, c) for c in centroids], 1)[0])
+        rows = [norm(residual(r, centroids[z[-1]], 0.0)) for r, z in zip(rows, codes, strict=True)]
+    return mean, codebooks, codes
+
+
+def rq_kmeans(X, sizes, init, iterations=25, normalize=True):
+    """Eqs. 1 and 2 from given initial rows, residuals (and inputs) normalised or not."""
+    rows = [[float(v) for v in x] for x in X]
+    rows = [norm(x) for x in rows] if normalize else rows
+    codebooks, codes = [], [[] for _ in rows]
+    for start in init:
+        centroids = cluster(rows, list(start), 1, 1.0, iterations, half_squared_distance)
+        codebooks.append(centroids)
+        for i, r in enumerate(rows):
+            codes[i].append(best([half_squared_distance(r, c) for c in centroids], 1)[0])
+        rows = [residual(r, centroids[z[-1]], 1.0) for r, z in zip(rows, codes, strict=True)]
+        rows = [norm(r) for r in rows] if normalize else rows
+    assert len(codebooks) == len(sizes)
+    return codebooks, codes

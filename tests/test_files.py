@@ -1,0 +1,87 @@
+"""Atomic writes: what a killed, failed or unlucky writer leaves behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sidkit.errors import StoreError
+from sidkit.files import replace_file, replace_folder, sweep
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(ZeroDivisionError), replace_file(target) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert target.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(StoreError, match="the disk is full; what was there before is untouched"), replace_file(target):
+        with open("/dev/full", "w") as full:
+            full.write("x" * 100_000)
+    assert target.read_text() == "old"
+
+
+def test_a_folder_that_is_a_file_cannot_be_written_into(tmp_path):
+    (tmp_path / "plain").write_text("x")
+    with pytest.raises(StoreError, match="cannot write"), replace_file(tmp_path / "plain" / "a.txt") as temporary:
+        temporary.write_text("x")
+
+
+def test_folders_are_exchanged_whole(tmp_path):
+    target = tmp_path / "model"
+    for text in ("one", "two"):
+        with replace_folder(target) as folder:
+            (folder / "a").write_text(text)
+            (folder / "b").write_text(text)
+    assert (target / "a").read_text() == (target / "b").read_text() == "two"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_leftovers_of_dead_writers_are_swept_and_those_of_living_ones_stay(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f".a.txt.sidkit-{dead.pid}-00000000").write_text("x")
+    (tmp_path / f".b.sidkit-{dead.pid}-00000000").mkdir()
+    (tmp_path / f".c.sidkit-{os.getpid()}-00000000").write_text("x")
+    (tmp_path / ".hidden").write_text("x")
+    sweep(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f".c.sidkit-{os.getpid()}-00000000", ".hidden"]
+
+
+WRITER = """
+import sys, pathlib
+from sidkit.files import replace_folder
+target = pathlib.Path(sys.argv[1])
+print("ready", flush=True)
+for i in range(100000):
+    with replace_folder(target) as folder:
+        for name in ("a", "b", "c"):
+            (folder / name).write_text(str(i) * 2000)
+"""
+
+
+def test_kill_9_at_any_moment_leaves_one_whole_version(tmp_path, rng):
+    target = tmp_path / "model"
+    for _ in range(12):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE)
+        assert writer.stdout.readline() == b"ready\n"
+        time.sleep(float(rng.uniform(0.0, 0.15)))
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        if target.exists():
+            assert len({(target / name).read_text() for name in ("a", "b", "c")}) == 1
+    assert target.exists()
+    with replace_folder(target) as folder:
+        (folder / "a").write_text("last")
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]

@@ -1,0 +1,123 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sidkit
+from sidkit.sids import TEMPLATES, SidTable, Template
+
+CODES = np.array([[1, 0, 2], [0, 1, 1], [1, 0, 2], [1, 1, 0]])
+IDS = ["w", "x", "y", "z"]
+
+
+@pytest.fixture
+def table():
+    return SidTable(IDS, CODES, (2, 2, 3))
+
+
+def test_a_sid_maps_to_all_its_items(table):
+    assert table.items_of((1, 0, 2)) == ["w", "y"]
+    assert table.items_of("<a_1><b_0><c_2>") == ["w", "y"]
+    assert table.items_of("1-0-2") == ["w", "y"]
+
+
+def test_a_prefix_maps_to_all_items_below_it(table):
+    assert table.items_of((1,)) == ["w", "y", "z"]
+    assert table.items_of("<a_1>") == ["w", "y", "z"]
+    assert table.items_of(()) == IDS
+    assert table.items_of((0, 0)) == []
+
+
+def test_an_item_maps_to_its_sid(table):
+    assert table.sid_of("z") == (1, 1, 0)
+    assert table.sid_of("nobody") is None
+
+
+def test_prefix_counts_by_hand(table):
+    assert table.prefix_counts(1) == {(0,): 1, (1,): 3}
+    assert table.prefix_counts(2) == {(0, 1): 1, (1, 0): 2, (1, 1): 1}
+
+
+def test_strings_in_every_preset(table):
+    assert table.strings().to_pylist()[0] == "<a_1><b_0><c_2>"
+    assert table.strings("lc-rec").to_pylist()[0] == "<a_1><b_0><c_2>"
+    assert table.strings("openonerec").to_pylist()[0] == "<|sid_begin|><s_a_1><s_b_0><s_c_2><|sid_end|>"
+    assert table.strings("plain").to_pylist()[0] == "1-0-2"
+    assert table.strings("[{level}:{code}]").to_pylist()[0] == "[1:1][2:0][3:2]"
+
+
+@pytest.mark.parametrize("name", list(TEMPLATES))
+def test_templates_read_back_what_they_write(name, table):
+    for text, codes in zip(table.strings(name).to_pylist(), CODES.tolist(), strict=True):
+        assert TEMPLATES[name].parse(text) == tuple(codes)
+
+
+@pytest.mark.parametrize("bad", ["<a_1", "<b_1>", "<a_1><a_2>", "hello", "<a_x>"])
+def test_text_that_is_no_sid_is_refused(bad):
+    with pytest.raises(sidkit.SidkitError, match="expected the form <a_12><b_3><c_77>"):
+        TEMPLATES["letters"].parse(bad)
+
+
+@pytest.mark.parametrize("bad", ["<{code}{code}>", "<{name}_{code}>", "<a>", "{code.__class__}"])
+def test_templates_that_cannot_work_are_refused(bad):
+    with pytest.raises(sidkit.SidkitError, match="must hold"):
+        Template(bad)
+
+
+@pytest.mark.parametrize(
+    "ids", [IDS, [10, 20, 30, 40], pa.array([1, 2, 3, 4], pa.uint16()), pa.array(IDS, pa.large_string())]
+)
+def test_parquet_keeps_ids_order_codes_and_sizes(tmp_path, ids):
+    table = SidTable(ids, CODES, (2, 5, 9))
+    table.to_parquet(tmp_path / "s.parquet")
+    back = SidTable.from_parquet(tmp_path / "s.parquet")
+    assert back.ids.to_pylist() == table.ids.to_pylist()
+    assert back.ids.type == table.ids.type
+    assert back.codes.tolist() == CODES.tolist()
+    assert back.sizes == (2, 5, 9)
+    stored = pq.read_table(tmp_path / "s.parquet")
+    assert stored.schema.field("codes").type == pa.list_(pa.int32())
+    assert stored.column("sid").to_pylist()[3] == "<a_1><b_1><c_0>"
+
+
+def test_a_foreign_table_without_sizes_takes_them_from_its_codes(tmp_path):
+    pq.write_table(pa.table({"item_id": IDS, "codes": CODES.tolist()}), tmp_path / "s.parquet")
+    assert SidTable.from_parquet(tmp_path / "s.parquet").sizes == (2, 2, 3)
+
+
+def test_a_million_rows_are_written_and_read_in_seconds(tmp_path, rng):
+    from time import perf_counter
+
+    codes = rng.integers(0, 256, size=(1_000_000, 3))
+    start = perf_counter()
+    SidTable(np.arange(1_000_000), codes, (256,) * 3).to_parquet(tmp_path / "s.parquet")
+    back = SidTable.from_parquet(tmp_path / "s.parquet")
+    assert np.array_equal(back.codes, codes)
+    assert perf_counter() - start < 30  # takes about one second on a quiet machine
+
+
+@pytest.mark.parametrize(
+    ("ids", "codes", "sizes", "message"),
+    [
+        (["a", "a"], [[0], [1]], (2,), "id 'a' occurs more than once"),
+        (["a", None], [[0], [1]], (2,), "1 ids are missing"),
+        (["a"], [[0], [1]], (2,), "1 ids do not fit 2 rows"),
+        (["a", "b"], [[0], [2]], (2,), "level 1 holds codes outside 0..1"),
+        (["a", "b"], [[0.5], [1]], (2,), "whole numbers"),
+        (["a", "b"], [[0], [1]], (2, 2), "1 levels, sizes 2"),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(ids, codes, sizes, message):
+    with pytest.raises(sidkit.SidkitError, match=message):
+        SidTable(ids, np.array(codes), sizes)
+
+
+def test_files_that_are_no_sid_tables_are_refused(tmp_path):
+    with pytest.raises(sidkit.SidkitError, match="no such file"):
+        SidTable.from_parquet(tmp_path / "none.parquet")
+    (tmp_path / "junk.parquet").write_bytes(b"junk")
+    with pytest.raises(sidkit.SidkitError, match="not a table of semantic IDs"):
+        SidTable.from_parquet(tmp_path / "junk.parquet")
+    pq.write_table(pa.table({"item_id": ["a", "b"], "codes": [[1], [1, 2]]}), tmp_path / "ragged.parquet")
+    with pytest.raises(sidkit.SidkitError, match="different lengths"):
+        SidTable.from_parquet(tmp_path / "ragged.parquet")
