@@ -58,9 +58,7 @@ def cluster(rows: list[Vector], start: list[int], top_k: int, beta: float, itera
                 mass[j] += w
                 for t in range(d):
                     total[j][t] += w * r[t]
-        centroids = [
-            [v / m for v in t] if m > 0 else c for c, t, m in zip(centroids, total, mass, strict=True)
-        ]
+        centroids = [[v / m for v in t] if m > 0 else c for c, t, m in zip(centroids, total, mass, strict=True)]
     return centroids
 
 

@@ -62,6 +62,7 @@ def test_prices_are_positive_with_two_decimals(shop):
 def test_titles_are_clean(shop):
     for title in shop["title"].to_pylist():
         assert not re.search(r"[\[\]{}#@]|  | ,|,,|^\W|[,|-]$", title), title
+        assert not re.search(r"\b([a-zA-Z]{2,}) \1\b", title), title
 
 
 def test_every_title_names_its_brand_and_its_thing(shop):

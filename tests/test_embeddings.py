@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import struct
@@ -25,8 +24,12 @@ IDS = [f"item-{i}" for i in range(10)]
 FORMATS = ("parquet", "folder", "npy", "npz", "packed.npz", "safetensors")
 
 
-def vectors(x, kind=pa.float32(), make="list"):
-    values = pa.array(np.ravel(x), kind)
+def refused(pattern):
+    return pytest.raises(InputError, match=pattern)
+
+
+def vectors(x, kind=None, make="list"):
+    values = pa.array(np.ravel(x), kind or pa.float32())
     if make == "fixed":
         return pa.FixedSizeListArray.from_arrays(values, len(x[0]))
     offsets = np.arange(0, len(values) + 1, len(x[0]))
@@ -117,7 +120,7 @@ def test_take_keeps_the_order_asked_for_and_repeats(tmp_path, form):
         np.testing.assert_array_equal(taken, X[numbers])
         assert taken.dtype == np.float32
     for number in (10, -1):
-        with pytest.raises(InputError, match=f"there is no row {number}: rows are numbered 0 to 9"):
+        with refused(f"there is no row {number}: rows are numbered 0 to 9"):
             source.take(np.array([0, number]))
 
 
@@ -264,10 +267,10 @@ def test_pt_holds_a_tensor_or_names_them(tmp_path):
     assert source.dtype == np.float64
     assert source.ids.to_pylist() == IDS
     torch.save({"a": x, "b": x}, tmp_path / "x.pt")
-    with pytest.raises(InputError, match=re.escape("no array 'embedding' in x.pt (arrays: a, b); did you mean --column")):
+    with refused(re.escape("no array 'embedding' in x.pt (arrays: a, b); did you mean --column")):
         open_embeddings(tmp_path / "x.pt")
     torch.save({"embedding": x.to(torch.complex64)}, tmp_path / "x.pt")
-    with pytest.raises(InputError, match="'embedding' in x.pt holds complex64; expected float16"):
+    with refused("'embedding' in x.pt holds complex64; expected float16"):
         open_embeddings(tmp_path / "x.pt")
 
 
@@ -279,7 +282,7 @@ def test_pt_never_runs_code(tmp_path):
             return Path.touch, (tmp_path / "owned",)
 
     torch.save({"embedding": Evil()}, tmp_path / "x.pt")
-    with pytest.raises(InputError, match=r"cannot read .*x\.pt: Weights only load failed"):
+    with refused(r"cannot read .*x\.pt: Weights only load failed"):
         open_embeddings(tmp_path / "x.pt")
     assert not (tmp_path / "owned").exists()
 
@@ -287,7 +290,7 @@ def test_pt_never_runs_code(tmp_path):
 def test_pt_without_torch_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "x.pt").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=re.escape("reading x.pt needs the 'torch' extra: pip install 'sidkit[")):
+    with pytest.raises(MissingExtraError, match=r"reading x\.pt needs the 'torch' extra: pip install"):
         open_embeddings(tmp_path / "x.pt")
 
 
@@ -314,6 +317,14 @@ def test_ids_keep_type_order_and_value_across_files(tmp_path, ids):
     assert source.ids.to_pylist() == ids.to_pylist()
     assert without(source, [0, 7]).ids.to_pylist() == [ids[i].as_py() for i in (1, 2, 3, 4, 5, 6, 8, 9)]
     assert without(source, [0, 7]).ids.type == ids.type
+
+
+def test_dictionaries_of_several_files_become_one(tmp_path):
+    parquet(tmp_path / "parts" / "a.parquet", X[:2], pa.array(["x", "y"]).dictionary_encode())
+    parquet(tmp_path / "parts" / "b.parquet", X[:2], pa.array(["z", "w"]).dictionary_encode())
+    ids = open_embeddings(tmp_path / "parts").ids
+    assert [chunk.dictionary.to_pylist() for chunk in ids.chunks] == [["x", "y", "z", "w"]] * 2
+    assert ids.to_pylist() == ["x", "y", "z", "w"]
 
 
 @pytest.mark.skipif(not hasattr(pa, "string_view"), reason="this pyarrow has no string views")
@@ -343,9 +354,12 @@ def test_named_columns_win_over_usual_names(tmp_path):
 
 
 def test_npz_ids_of_numpy_strings_bytes_and_big_endian_numbers(tmp_path):
-    for ids, wanted in ((np.array(["é", "b"]), ["é", "b"]), (np.array([b"a", b"b"]), ["a", "b"]), (
-        np.array([7, 8], ">i4"), [7, 8])):  # fmt: skip
-        np.savez(tmp_path / "x.npz", ids=ids, X=X[:2])
+    for given, dtype, wanted in (
+        (["é", "b"], "U1", ["é", "b"]),
+        ([b"a", b"b"], "S1", ["a", "b"]),
+        ([7, 8], ">i4", [7, 8]),
+    ):
+        np.savez(tmp_path / "x.npz", ids=np.array(given, dtype), X=X[:2])
         assert open_embeddings(tmp_path / "x.npz").ids.to_pylist() == wanted
     np.savez(tmp_path / "x.npz", sku=np.array([5, 6]), X=X[:2])
     assert open_embeddings(tmp_path / "x.npz").ids.to_pylist() == [0, 1]
@@ -357,17 +371,17 @@ def test_a_repeated_id_is_named_with_both_its_places(tmp_path, encode):
     parquet(tmp_path / "parts" / "a.parquet", X[:3], encode(pa.array(["x", "y", "z"])))
     parquet(tmp_path / "parts" / "b.parquet", X[:3], encode(pa.array(["v", "y", "w"])))
     wanted = "'item_id' must be different in every row; 'y' is in row 1 of a.parquet and in row 1 of b.parquet"
-    with pytest.raises(InputError, match=f"^{wanted}$"):
+    with refused(f"^{wanted}$"):
         open_embeddings(tmp_path / "parts")
 
 
 def test_repeated_integer_ids_are_counted(tmp_path):
     parquet(tmp_path / "x.parquet", X[:6], [4, 7, 9, 7, 4, 7])
     wanted = "4 is in row 0 of x.parquet and in row 4 of x.parquet (1 more ids repeat)"
-    with pytest.raises(InputError, match=re.escape(wanted)):
+    with refused(re.escape(wanted)):
         open_embeddings(tmp_path / "x.parquet")
     np.savez(tmp_path / "x.npz", X=X[:3], id=[5, 6, 5])
-    with pytest.raises(InputError, match=r"'id' must be .*; 5 is in row 0 of x.npz and in row 2 of x.npz"):
+    with refused(r"'id' must be .*; 5 is in row 0 of x.npz and in row 2 of x.npz"):
         open_embeddings(tmp_path / "x.npz")
 
 
@@ -375,7 +389,7 @@ def test_repeated_integer_ids_are_counted(tmp_path):
 def test_a_missing_id_is_named_with_its_place(tmp_path, encode):
     parquet(tmp_path / "parts" / "a.parquet", X[:3], encode(pa.array(["x", "y", "z"])))
     parquet(tmp_path / "parts" / "b.parquet", X[:3], encode(pa.array(["u", "v", None])))
-    with pytest.raises(InputError, match="^row 2 of b.parquet: 'item_id' is null; every row needs an id$"):
+    with refused("^row 2 of b.parquet: 'item_id' is null; every row needs an id$"):
         open_embeddings(tmp_path / "parts")
 
 
@@ -383,20 +397,20 @@ def test_ids_that_are_not_utf8_are_refused_at_open(tmp_path):
     raw = pa.array([b"\xff\xfe", b"a"], pa.binary())
     bad = pa.StringArray.from_buffers(2, raw.buffers()[1], raw.buffers()[2])
     parquet(tmp_path / "x.parquet", X[:2], bad)
-    with pytest.raises(InputError, match=r"cannot read .*x\.parquet: .*UTF8"):
+    with refused(r"cannot read .*x\.parquet: .*UTF8"):
         open_embeddings(tmp_path / "x.parquet")
 
 
 def test_ids_of_other_types_are_refused(tmp_path):
     parquet(tmp_path / "x.parquet", ids=np.arange(10) / 2)
-    with pytest.raises(InputError, match="'item_id' in x.parquet is double; ids must be strings or integers"):
+    with refused("'item_id' in x.parquet is double; ids must be strings or integers"):
         open_embeddings(tmp_path / "x.parquet")
     for ids, label in ((np.arange(2) / 2, "float64"), (np.array(["a", 1], object), "Python objects, which")):
         np.savez(tmp_path / "x.npz", X=X[:2], id=ids)
-        with pytest.raises(InputError, match=f"'id' in x.npz holds {label}.*; ids must be strings or integers"):
+        with refused(f"'id' in x.npz holds {label}.*; ids must be strings or integers"):
             open_embeddings(tmp_path / "x.npz")
     np.savez(tmp_path / "x.npz", X=X, id=np.arange(3))
-    with pytest.raises(InputError, match=re.escape("'id' in x.npz has shape (3,), expected (10,): one id for")):
+    with refused(re.escape("'id' in x.npz has shape (3,), expected (10,): one id for")):
         open_embeddings(tmp_path / "x.npz")
 
 
@@ -406,48 +420,48 @@ def test_ids_of_other_types_are_refused(tmp_path):
 def test_a_missing_vector_column_is_answered_with_the_likely_one(tmp_path):
     path = table(tmp_path / "items.parquet", id=IDS, title=IDS, emb=vectors(X))
     wanted = "no column 'embedding' in items.parquet (columns: id, title, emb); did you mean --column emb?"
-    with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
+    with refused(f"^{re.escape(wanted)}$"):
         open_embeddings(path, column="embedding")
     path = table(tmp_path / "items.parquet", id=IDS, text_a=vectors(X), text_b=vectors(X))
-    with pytest.raises(InputError, match=re.escape("(columns: id, text_a, text_b); did you mean --column text_")):
+    with refused(re.escape("(columns: id, text_a, text_b); did you mean --column text_")):
         open_embeddings(path)
     path = table(tmp_path / "items.parquet", id=IDS, title=IDS)
-    with pytest.raises(InputError, match=re.escape("no column 'embedding' in items.parquet (columns: id, title)") + "$"):
+    with refused(re.escape("no column 'embedding' in items.parquet (columns: id, title)") + "$"):
         open_embeddings(path)
 
 
 def test_a_missing_id_column_is_answered_with_the_likely_one(tmp_path):
     path = table(tmp_path / "items.parquet", price=np.ones(10), asin=IDS, emb=vectors(X))
     wanted = "no column 'item_id' in items.parquet (columns: price, asin, emb); did you mean --id-column asin?"
-    with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
+    with refused(f"^{re.escape(wanted)}$"):
         open_embeddings(path)
-    with pytest.raises(InputError, match=re.escape("no column 'asn' in items.parquet") + ".*--id-column asin"):
+    with refused(re.escape("no column 'asn' in items.parquet") + ".*--id-column asin"):
         open_embeddings(path, id_column="asn")
 
 
 def test_missing_arrays_are_answered_likewise(tmp_path):
     np.savez(tmp_path / "x.npz", a=X, b=X, k=np.arange(10))
-    with pytest.raises(InputError, match=re.escape("no array 'embedding' in x.npz (arrays: a, b, k); did you mean")):
+    with refused(re.escape("no array 'embedding' in x.npz (arrays: a, b, k); did you mean")):
         open_embeddings(tmp_path / "x.npz")
-    with pytest.raises(InputError, match=re.escape("no array 'kk' in x.npz (arrays: a, b, k); did you mean --id-column k?")):
+    with refused(re.escape("no array 'kk' in x.npz (arrays: a, b, k); did you mean --id-column k?")):
         open_embeddings(tmp_path / "x.npz", column="a", id_column="kk")
     np.save(tmp_path / "x.npy", X)
-    with pytest.raises(InputError, match="x.npy holds one array without a name; leave out --id-column sku"):
+    with refused("x.npy holds one array without a name; leave out --id-column sku"):
         open_embeddings(tmp_path / "x.npy", id_column="sku")
 
 
 def test_columns_of_the_wrong_type_are_named_with_it(tmp_path):
     path = table(tmp_path / "x.parquet", id=IDS, embedding=IDS)
-    with pytest.raises(InputError, match="'embedding' in x.parquet is string; embeddings must be lists of numbers"):
+    with refused("'embedding' in x.parquet is string; embeddings must be lists of numbers"):
         open_embeddings(path)
     path = table(tmp_path / "x.parquet", id=IDS, embedding=[["a"]] * 10)
-    with pytest.raises(InputError, match=r"'embedding' in x.parquet is list<.*string>; embeddings must be lists"):
+    with refused(r"'embedding' in x.parquet is list<.*string>; embeddings must be lists"):
         open_embeddings(path)
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
     pq.write_table(pa.table([IDS, vectors(X), vectors(X)], names=["id", "emb", "emb"]), tmp_path / "x.parquet")
-    with pytest.raises(InputError, match="x.parquet has 2 columns named 'emb'; keep one"):
+    with refused("x.parquet has 2 columns named 'emb'; keep one"):
         open_embeddings(tmp_path / "x.parquet")
 
 
@@ -457,7 +471,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
 def fails_while_streaming(path, message):
     source = open_embeddings(path)
     for read in (lambda: list(source.chunks(3)), lambda: source.take(np.arange(source.shape[0]))):
-        with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        with refused(f"^{re.escape(message)}$"):
             read()
 
 
@@ -486,7 +500,7 @@ def test_nulls_are_named_with_their_row(tmp_path, kind):
 def test_a_first_row_without_numbers_is_refused_at_open(tmp_path):
     for first, word in ((None, "null"), ([], "empty")):
         path = table(tmp_path / "x.parquet", id=[1, 2], emb=pa.array([first, [1.0]], pa.list_(pa.float32())))
-        with pytest.raises(InputError, match=f"row 0 of x.parquet: 'emb' is {word}, expected a list of numbers"):
+        with refused(f"row 0 of x.parquet: 'emb' is {word}, expected a list of numbers"):
             open_embeddings(path)
 
 
@@ -501,13 +515,13 @@ def test_files_of_different_types_are_named_at_open(tmp_path):
     parquet(tmp_path / "parts" / "a.parquet", X[:6], IDS[:6])
     parquet(tmp_path / "parts" / "b.parquet", X[6:], IDS[6:], kind=pa.float64())
     wanted = "'embedding' is of double in b.parquet, but of float in a.parquet; write all files with one schema"
-    with pytest.raises(InputError, match=wanted):
+    with refused(wanted):
         open_embeddings(tmp_path / "parts")
     parquet(tmp_path / "parts" / "b.parquet", X[6:], range(4))
-    with pytest.raises(InputError, match="'item_id' is of int64 in b.parquet, but of string in a.parquet"):
+    with refused("'item_id' is of int64 in b.parquet, but of string in a.parquet"):
         open_embeddings(tmp_path / "parts")
     parquet(tmp_path / "parts" / "b.parquet", X[6:], IDS[6:], id_column="sku")
-    with pytest.raises(InputError, match=r"no column 'item_id' in b.parquet .*--id-column sku"):
+    with refused(r"no column 'item_id' in b.parquet .*--id-column sku"):
         open_embeddings(tmp_path / "parts")
 
 
@@ -529,12 +543,12 @@ def test_a_pattern_reads_what_it_matches_in_order(tmp_path):
     source = open_embeddings(f"{tmp_path}/**/[ab].parquet")
     assert source.ids.to_pylist() == IDS
     np.testing.assert_array_equal(whole(source), X)
-    with pytest.raises(InputError, match=r"^no file matches .*/x\*\.parquet$"):
+    with refused(r"^no file matches .*/x\*\.parquet$"):
         open_embeddings(f"{tmp_path}/x*.parquet")
     np.save(tmp_path / "x.npy", X)
     np.testing.assert_array_equal(whole(open_embeddings(f"{tmp_path}/*.npy")), X)
     np.save(tmp_path / "y.npy", X)
-    with pytest.raises(InputError, match=r"cannot read .*x\.npy as embeddings; accepted are Parquet"):
+    with refused(r"cannot read .*x\.npy as embeddings; accepted are Parquet"):
         open_embeddings(f"{tmp_path}/*.npy")
 
 
@@ -552,7 +566,7 @@ def test_parquet_is_known_by_its_first_bytes_too(tmp_path):
     "name,message",
     [
         ("nowhere.parquet", "no such file or folder: .*nowhere.parquet$"),
-        ("x.csv", r"cannot read .*x\.csv as embeddings; accepted are Parquet \(a file, a folder or a glob pattern\), .npy"),
+        ("x.csv", r"cannot read .*x\.csv as embeddings; accepted are Parquet \(a file, a folder or a glob"),
         ("empty", r"no Parquet files in folder .*empty \(it holds nothing\)$"),
         ("nested", r"no Parquet files in folder .*nested \(it holds a.npy, sub/\); give a pattern such as '.*\*\*/"),
     ],
@@ -562,14 +576,14 @@ def test_paths_that_hold_no_embeddings(tmp_path, name, message):
     (tmp_path / "empty").mkdir()
     (tmp_path / "nested" / "sub").mkdir(parents=True)
     np.save(tmp_path / "nested" / "a.npy", X)
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         open_embeddings(tmp_path / name)
 
 
 def test_an_empty_path_is_not_the_current_folder():
-    with pytest.raises(InputError, match="no such file or folder: ''"):
+    with refused("no such file or folder: ''"):
         open_embeddings("")
-    with pytest.raises(InputError, match="no such file or folder"):
+    with refused("no such file or folder"):
         open_embeddings("a\0b")
 
 
@@ -583,12 +597,12 @@ def test_files_without_rows_matter_only_when_all_are_empty(tmp_path):
     np.testing.assert_array_equal(source.take(np.array([4, 3])), X[[4, 3]])
     for name in "ab":
         pq.write_table(pa.table({"item_id": pa.nulls(0)}), tmp_path / "parts" / f"{name}.parquet")
-    with pytest.raises(InputError, match=r"there are no rows in .*a\.parquet and 2 other files$"):
+    with refused(r"there are no rows in .*a\.parquet and 2 other files$"):
         open_embeddings(tmp_path / "parts")
-    with pytest.raises(InputError, match=r"there are no rows in .*a\.parquet$"):
+    with refused(r"there are no rows in .*a\.parquet$"):
         open_embeddings(tmp_path / "parts" / "a.parquet")
     np.save(tmp_path / "x.npy", X[:0])
-    with pytest.raises(InputError, match=r"there are no rows in x\.npy$"):
+    with refused(r"there are no rows in x\.npy$"):
         open_embeddings(tmp_path / "x.npy")
 
 
@@ -602,7 +616,7 @@ def test_files_that_are_not_what_they_are_called(tmp_path, form, content):
         pytest.importorskip("torch")
     path = tmp_path / f"x.{form}"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"cannot read .*x\.{form}: \S"):
+    with refused(rf"cannot read .*x\.{form}: \S"):
         open_embeddings(path)
 
 
@@ -610,16 +624,16 @@ def test_files_that_are_not_what_they_are_called(tmp_path, form, content):
 def test_truncated_files(tmp_path, form):
     path = opened(tmp_path, form).paths[-1]
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(InputError, match=rf"cannot read .*{path.name}: \S"):
+    with refused(rf"cannot read .*{path.name}: \S"):
         whole(open_embeddings(path))
 
 
 def test_an_npy_header_may_not_ask_for_more_than_the_file_holds(tmp_path):
     path = npy(tmp_path / "x.npy", (1 << 30, 1024), data=b"\0" * 64)
-    with pytest.raises(InputError, match=r"shape \(1073741824, 1024\) and type float32 does not fit in its 64 bytes"):
+    with refused(r"shape \(1073741824, 1024\) and type float32 does not fit in its 64 bytes"):
         open_embeddings(path)
     for shape in ((-4, 4), (4, -4), (10**40, 4)):
-        with pytest.raises(InputError, match="cannot read .*does not fit"):
+        with refused("cannot read .*does not fit"):
             open_embeddings(npy(path, shape, data=b"\0" * 64))
 
 
@@ -638,10 +652,24 @@ def test_an_npy_header_may_not_ask_for_more_than_the_file_holds(tmp_path):
 )
 def test_arrays_that_are_no_matrix_of_numbers(tmp_path, array, message):
     np.save(tmp_path / "x.npy", array, allow_pickle=True)
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         open_embeddings(tmp_path / "x.npy")
     np.savez(tmp_path / "x.npz", thing=array)
-    with pytest.raises(InputError, match="'thing' in " + message.replace("npy", "npz")):
+    with refused("'thing' in " + message.replace("npy", "npz")):
+        open_embeddings(tmp_path / "x.npz")
+
+
+def test_a_header_that_python_2_wrote_is_read_in_silence(tmp_path):
+    path = npy(tmp_path / "x.npy", "(10L, 4L)", data=X.tobytes())
+    np.testing.assert_array_equal(whole(open_embeddings(path)), X)
+
+
+def test_a_packed_npz_with_a_wrong_checksum_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", emb=X)
+    data = bytearray((tmp_path / "x.npz").read_bytes())
+    data[data.rindex(b"PK\x01\x02") + 16] ^= 1
+    (tmp_path / "x.npz").write_bytes(data)
+    with refused(r"cannot read .*x\.npz: Bad CRC-32 for file 'emb.npy'"):
         open_embeddings(tmp_path / "x.npz")
 
 
@@ -656,7 +684,7 @@ def test_an_npz_that_would_unpack_to_a_thousand_times_its_size_is_refused(tmp_pa
         file.write(npy(tmp_path / "head", (1 << 18, 128)).read_bytes())
         for _ in range(1 << 7):
             file.write(bytes(1 << 20))
-    with pytest.raises(InputError, match=r"embedding.npy would unpack from \d{6} to 134\d{6} bytes"):
+    with refused(r"embedding.npy would unpack from \d{6} to 134\d{6} bytes"):
         open_embeddings(path)
 
 
@@ -664,7 +692,7 @@ def test_an_npz_that_would_unpack_to_a_thousand_times_its_size_is_refused(tmp_pa
 def test_an_npz_member_must_be_as_long_as_its_header_says(tmp_path, pack):
     with zipfile.ZipFile(tmp_path / "x.npz", "w", pack) as archive:
         archive.writestr("emb.npy", npy(tmp_path / "head", (1 << 40, 128), data=bytes(64)).read_bytes())
-    with pytest.raises(InputError, match=r"cannot read .*x\.npz: .*1099511627776, 128"):
+    with refused(r"cannot read .*x\.npz: .*1099511627776, 128"):
         open_embeddings(tmp_path / "x.npz")
 
 
@@ -688,20 +716,20 @@ def test_an_npz_member_must_be_as_long_as_its_header_says(tmp_path, pack):
 )
 def test_safetensors_headers_that_lie(tmp_path, entry):
     path = headed(tmp_path / "x.safetensors", json.dumps({"emb": entry}).encode(), bytes(16))
-    with pytest.raises(InputError, match=r"cannot read .*x\.safetensors: \S"):
+    with refused(r"cannot read .*x\.safetensors: \S"):
         open_embeddings(path)
 
 
 def test_safetensors_headers_are_limited_and_their_types_named(tmp_path):
     path = tmp_path / "x.safetensors"
     path.write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
-    with pytest.raises(InputError, match="announces a header of 1152921504606846976 bytes, in a file of 10"):
+    with refused("announces a header of 1152921504606846976 bytes, in a file of 10"):
         open_embeddings(path)
     for header in (b"[[]]", b"[" * 100_000, b'{"emb": 1', b"\xff\xfe"):
-        with pytest.raises(InputError, match=r"cannot read .*x\.safetensors"):
+        with refused(r"cannot read .*x\.safetensors"):
             open_embeddings(headed(path, header))
     safetensors(path, emb=("F8_E4M3", np.zeros((2, 2), np.uint8)))
-    with pytest.raises(InputError, match="'emb' in x.safetensors holds F8_E4M3; expected float16"):
+    with refused("'emb' in x.safetensors holds F8_E4M3; expected float16"):
         open_embeddings(path)
 
 
@@ -734,10 +762,10 @@ def mutated(data, rng):
 
 def test_mutated_files_are_read_or_refused_and_nothing_else(tmp_path):
     rng = np.random.default_rng(0)
-    refused = read = 0
+    messages, read = [], 0
     for sample in samples(tmp_path):
         data, victim = sample.read_bytes(), tmp_path / f"victim{sample.suffix}"
-        for _ in range(100):
+        for _ in range(300):
             victim.write_bytes(mutated(data, rng))
             try:
                 source = open_embeddings(victim)
@@ -747,9 +775,9 @@ def test_mutated_files_are_read_or_refused_and_nothing_else(tmp_path):
                 source.name(0)
                 read += 1
             except InputError as error:
-                assert "victim" in str(error)
-                refused += 1
-    assert refused > 100
+                messages.append(str(error))
+    assert all("victim" in message for message in messages)
+    assert len(messages) > 100
     assert read > 20
 
 
@@ -794,7 +822,7 @@ def test_an_error_in_the_thread_reaches_the_reader_after_the_good_rows(tmp_path)
     column = pa.array([*X[:8].tolist(), None, [1.0] * 4], pa.list_(pa.float32()))
     source = open_embeddings(table(tmp_path / "x.parquet", id=IDS, emb=column))
     seen = []
-    with pytest.raises(InputError, match="row 8 of x.parquet: 'emb' is null"):
+    with refused("row 8 of x.parquet: 'emb' is null"):
         seen.extend(source.chunks(2))
     np.testing.assert_array_equal(np.concatenate(seen), X[:8])
     assert not readers()
@@ -804,24 +832,22 @@ def test_a_file_that_goes_away_is_an_input_error(tmp_path):
     source = opened(tmp_path, "parquet")
     source.paths[0].unlink()
     for read in (lambda: list(source.chunks(3)), lambda: source.take(np.array([1]))):
-        with pytest.raises(InputError, match=r"cannot read .*items\.parquet"):
+        with refused(r"cannot read .*items\.parquet"):
             read()
 
 
 def test_memory_holds_a_few_chunks_of_one_big_row_group(tmp_path):
     n, d, size = 60_000, 64, 1000
     zeros = np.zeros((n, d), np.float32)  # 15 MB that pack into little: a small bomb
-    parquet(tmp_path / "x.parquet", zeros, range(n), group=n)
-    source = open_embeddings(tmp_path / "x.parquet")
-    before = pa.total_allocated_bytes()
-    most = max(pa.total_allocated_bytes() - before for _ in source.chunks(size))
-    assert most < 5_000_000
+    for x in (zeros, np.random.default_rng(0).standard_normal((n, d))):
+        source = open_embeddings(parquet(tmp_path / "x.parquet", x, range(n), group=n))
+        before = pa.total_allocated_bytes()
+        most = max(pa.total_allocated_bytes() - before for _ in source.chunks(size))
+        assert most < 6_000_000
 
 
 def test_a_footer_that_announces_absurdly_many_rows_is_refused(tmp_path):
-    ones = pa.table({"item_id": pa.array(np.zeros(1_000_000, np.int8)), "emb": pa.nulls(1_000_000, pa.list_(pa.float32()))})
-    buffer = io.BytesIO()
-    pq.write_table(ones, buffer, compression="zstd")
-    (tmp_path / "x.parquet").write_bytes(buffer.getvalue())
-    with pytest.raises(InputError, match=r"x\.parquet: it announces 1000000 rows in \d+ bytes"):
+    n = 1_000_000
+    table(tmp_path / "x.parquet", id=np.zeros(n, np.int8), emb=pa.nulls(n, pa.list_(pa.float32())))
+    with refused(r"x\.parquet: it announces 1000000 rows in \d+ bytes"):
         open_embeddings(tmp_path / "x.parquet")

@@ -23,7 +23,9 @@ def test_quality_by_hand():
     assert q["utilisation"] == [1.0, 3 / 6]
     assert q["codes_used"] == [1.0, 1.0]
     assert q["entropy_bits"][0] == 1.0
-    assert q["entropy_bits"][1] == pytest.approx(-(2 / 6 * math.log2(2 / 6) + 1 / 6 * math.log2(1 / 6) + 0.5 * math.log2(0.5)))
+    assert q["entropy_bits"][1] == pytest.approx(
+        -(2 / 6 * math.log2(2 / 6) + 1 / 6 * math.log2(1 / 6) + 0.5 * math.log2(0.5))
+    )
     assert q["perplexity"][0] == 2.0
     # sorted prefix counts (3, 3) and (1, 2, 3)
     assert q["prefix_gini"] == pytest.approx([0.0, 2 * (1 + 4 + 9) / (3 * 6) - 4 / 3])

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import reference
-from conftest import planted
 
+import reference
 import sidkit
+from conftest import planted
 from sidkit.geometry import expected_abs_cosine, residual, unit
 
 
@@ -15,7 +15,9 @@ def rows_and_starts(seed, n=240, d=10, sizes=(12, 8, 5)):
     return X, [rng.choice(n, size, replace=False) for size in sizes], sizes
 
 
-@pytest.mark.parametrize(("seed", "top_k", "beta"), [(0, 1, 15.0), (1, 2, 15.0), (2, 5, 15.0), (3, 3, 4.0), (4, 12, 30.0)])
+@pytest.mark.parametrize(
+    ("seed", "top_k", "beta"), [(0, 1, 15.0), (1, 2, 15.0), (2, 5, 15.0), (3, 3, 4.0), (4, 12, 30.0)]
+)
 def test_prq_kmeans_is_algorithm_1_code_for_code_in_float64(seed, top_k, beta):
     X, init, sizes = rows_and_starts(seed)
     mean, codebooks, codes = reference.prq_kmeans(X, sizes, init, top_k, beta)

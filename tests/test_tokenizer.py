@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from conftest import planted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sidkit
+from conftest import planted
 from sidkit.cluster import KMeans
 from sidkit.level import PROJECT, Level, Residual
 from sidkit.prepare import Normalize, RemoveMean
@@ -216,7 +216,9 @@ def test_top_k_larger_than_the_codebook_means_all_of_it(rng):
 
 
 def test_fewer_rows_than_centroids_is_an_error():
-    with pytest.raises(sidkit.SidkitError, match="cannot draw 8 initial centroids from 5 rows; use codebooks of at most 5"):
+    with pytest.raises(
+        sidkit.SidkitError, match="cannot draw 8 initial centroids from 5 rows; use codebooks of at most 5"
+    ):
         sidkit.prq_kmeans((8,)).fit(np.eye(5))
 
 
@@ -271,14 +273,18 @@ def test_other_number_types_are_cast(rng, dtype):
     X = (rng.normal(size=(60, 5)) * 40).astype(dtype)
     X[X.any(axis=1) == 0] = 1
     codes = sidkit.prq_kmeans((6,)).fit(X).fit_codes
-    assert np.array_equal(codes, sidkit.prq_kmeans((6,)).fit(X.astype(np.float64 if dtype == ">f8" else np.float32)).fit_codes)
+    assert np.array_equal(
+        codes, sidkit.prq_kmeans((6,)).fit(X.astype(np.float64 if dtype == ">f8" else np.float32)).fit_codes
+    )
 
 
 def test_strided_and_read_only_arrays_are_taken_as_they_are(rng):
     X = rng.normal(size=(60, 10))
     X.flags.writeable = False
     plain = np.ascontiguousarray(X[::2, ::2])
-    assert np.array_equal(sidkit.prq_kmeans((6,)).fit(X[::2, ::2]).fit_codes, sidkit.prq_kmeans((6,)).fit(plain).fit_codes)
+    assert np.array_equal(
+        sidkit.prq_kmeans((6,)).fit(X[::2, ::2]).fit_codes, sidkit.prq_kmeans((6,)).fit(plain).fit_codes
+    )
 
 
 def test_torch_tensors_are_taken_bfloat16_too(rng):
@@ -339,3 +345,10 @@ def test_a_vector_keeps_its_sid_in_any_company(rng):
         parts = [fitted.encode(X[i : i + n]) for i in range(0, min(len(X), 300 * n), n)]
         parts = np.concatenate(parts)
         assert np.array_equal(parts, whole[: len(parts)])
+
+
+def test_no_centroid_starts_empty_while_the_draw_holds_different_rows(rng):
+    X = np.repeat(rng.normal(size=(10, 5)), 2, axis=0)
+    for seed in range(5):
+        start = sidkit.rq_kmeans((10,), iterations=0, normalize=False).fit(X, seed=seed).codebooks[0]
+        assert len(np.unique(start, axis=0)) == 10

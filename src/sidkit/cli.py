@@ -28,6 +28,9 @@ app = typer.Typer(
 )
 
 
+INTERRUPTED = 130  # what shells call a process stopped by Ctrl-C
+
+
 class BadRows(StrEnum):
     error = "error"
     drop = "drop"
@@ -105,17 +108,17 @@ def fit(
 
     Fit a tokenizer to embeddings and write it as a folder.
     """
+    from .store import check_target, load
     from .terminal import Terminal, print_quality
 
     named = {"sizes": _sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | _options(option)
     tokenizer = _tokenizer(recipe, {key: value for key, value in named.items() if value is not None}, spec)
     _writable(output)
+    check_target(output)
     with Terminal() as progress:
         source = _open(embeddings, id_column, column, bad_rows, output, progress)
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress)
         fitted.save(output)
-    from .store import load
-
     facts = dict(load(output).facts)
     if as_json:
         print(json.dumps({"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, **facts}))
@@ -331,17 +334,22 @@ def _writable(path: Path) -> None:
         raise StoreError(f"cannot write {path}: no permission to write in {parent}")
 
 
+def _farewell(code: int) -> int:
+    if code == INTERRUPTED:
+        print("stopped; nothing was left half-written", file=sys.stderr)
+    return code
+
+
 def main() -> None:
     """Run the command line; errors become one line and an exit code, never a traceback."""
     usage_error = typer.BadParameter.__mro__[2]  # click's base exception, wherever this Typer keeps click
     try:
         code = app(standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(_farewell(code if isinstance(code, int) else 0))
     except typer.Exit as leave:
-        sys.exit(leave.exit_code)
+        sys.exit(_farewell(leave.exit_code))
     except (typer.Abort, KeyboardInterrupt):
-        print("stopped; nothing was left half-written", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(_farewell(INTERRUPTED))
     except SidkitError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
@@ -349,5 +357,5 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except usage_error as error:  # type: ignore[misc]
-        error.show()  # type: ignore[attr-defined]
-        sys.exit(error.exit_code)  # type: ignore[attr-defined]
+        error.show()
+        sys.exit(error.exit_code)

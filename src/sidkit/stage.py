@@ -66,14 +66,17 @@ class Run:
         return self.seed, level
 
     def start_rows(self, rows: Rows, size: int, level: int) -> NDArray[Any]:
-        """The rows that start a codebook of this size: those asked for, or a draw of this level's own."""
+        """The rows that start a codebook of this size: those asked for, or a draw of this level's own.
+
+        A draw takes different rows as long as there are any: two equal centroids would leave one of them empty.
+        """
         n = rows.shape[0]
         if n < size:
             raise SpecError(
                 f"cannot draw {size} initial centroids from {n} rows; use codebooks of at most {n}, or give more rows"
             )
         if self.init is None or level >= len(self.init) or self.init[level] is None:
-            return rows.sample(size, self.seed_of(level))
+            return _different_first(rows.sample(min(n, 2 * size), self.seed_of(level)))[:size]
         numbers = np.asarray(self.init[level])
         if numbers.shape != (size,) or numbers.dtype.kind not in "iu":
             raise SpecError(
@@ -83,3 +86,11 @@ class Run:
         if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= n:
             raise SpecError(f"init for level {level + 1} names rows outside 0..{n - 1}")
         return rows.take(numbers.astype(np.int64))
+
+
+def _different_first(x: NDArray[Any]) -> NDArray[Any]:
+    """The same rows in the same order, but repeated ones last."""
+    first = np.unique(x + 0.0, axis=0, return_index=True)[1]
+    again = np.ones(len(x), bool)
+    again[first] = False
+    return x[np.argsort(again, kind="stable")]

@@ -29,7 +29,7 @@ from .files import replace_folder
 from .spec import from_plain, to_plain
 from .tokenizer import FittedTokenizer, Tokenizer
 
-__all__ = ["load", "save"]
+__all__ = ["check_target", "load", "save"]
 
 FORMAT, VERSION = "sidkit-tokenizer", 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -49,12 +49,17 @@ KEYS = {
 }
 
 
-def save(fitted: FittedTokenizer, path: Path) -> Path:
-    """Write the model folder whole, or leave what was there."""
+def check_target(path: Path) -> None:
+    """An error if a tokenizer cannot be written here without losing something else."""
     if path.is_file():
         raise StoreError(f"{path} is a file; name a folder to write the tokenizer to")
     if path.is_dir() and any(path.iterdir()) and not (path / CONFIG).is_file():
         raise StoreError(f"{path} holds other things and no tokenizer; name a new or empty folder")
+
+
+def save(fitted: FittedTokenizer, path: Path) -> Path:
+    """Write the model folder whole, or leave what was there."""
+    check_target(path)
     fitted = replace(fitted, facts=fitted.facts or facts_of(fitted))
     weights = write_weights(_tensors(fitted))
     config = {

@@ -28,7 +28,8 @@ class Lines(ArraySource):
 
 def read_json_lines(stream: Iterable[str]) -> Lines:
     """Lines such as {"item_id": "B00X", "embedding": [0.1, …]}, or bare lists, which are numbered from 0."""
-    ids, vectors = [], []
+    ids: list[Any] = []
+    vectors: list[list[float]] = []
     for number, line in enumerate(line for line in stream if line.strip()):
         try:
             entry = json.loads(line)

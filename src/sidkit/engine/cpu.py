@@ -79,9 +79,7 @@ def nearest(x: Floats, book: Book) -> Codes:
     return best
 
 
-def add_up(
-    x: Floats, index: Codes, weight: NDArray[np.float64], size: int
-) -> tuple[NDArray[np.float64], ...]:
+def add_up(x: Floats, index: Codes, weight: NDArray[np.float64], size: int) -> tuple[NDArray[np.float64], ...]:
     """Weighted mass (size,) and sum (size, d) of the rows under each codeword; index, weight: (n, k)."""
     k = index.shape[1]
     mass: NDArray[np.float64] = np.bincount(index.ravel(), weight.ravel(), minlength=size).astype(np.float64)
@@ -90,9 +88,9 @@ def add_up(
         rows = slice(start, start + BLOCK)
         some = index[rows]
         starts = np.arange(0, some.size + 1, k)
-        total += csr_matrix((weight[rows].ravel(), some.ravel(), starts), shape=(len(some), size)).T @ x[
-            rows
-        ].astype(np.float64, copy=False)
+        total += csr_matrix((weight[rows].ravel(), some.ravel(), starts), shape=(len(some), size)).T @ x[rows].astype(
+            np.float64, copy=False
+        )
     return mass, total
 
 
@@ -104,9 +102,7 @@ def rounding(x: Floats, book: Book) -> Floats:
     d = x.shape[1]
     reach = np.sqrt(squared_length(book.exact).max()) if len(book) else 0.0
     length = np.sqrt(squared_length(x)[:, 0])
-    slack: Floats = (
-        (d + 4) * np.finfo(x.dtype).eps * (length * reach + np.abs(book.exact_offset).max(initial=0.0))
-    )
+    slack: Floats = (d + 4) * np.finfo(x.dtype).eps * (length * reach + np.abs(book.exact_offset).max(initial=0.0))
     return slack
 
 

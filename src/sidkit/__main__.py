@@ -1,0 +1,5 @@
+"""python -m sidkit"""
+
+from .cli import main
+
+main()

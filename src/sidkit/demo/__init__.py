@@ -1,0 +1,7 @@
+"""A made-up shop to try everything on, without downloading anything."""
+
+from __future__ import annotations
+
+from .catalogue import catalogue
+
+__all__ = ["catalogue"]

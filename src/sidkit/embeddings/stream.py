@@ -1,0 +1,49 @@
+"""Parts of any length made into chunks of one length, and read ahead of whoever computes with them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["read_ahead", "rechunked"]
+
+
+def rechunked(parts: Iterable[NDArray[Any]], size: int) -> Iterator[NDArray[Any]]:
+    """The rows of all parts in order, `size` at a time. A part that fits is passed on; others are copied once."""
+    held: list[NDArray[Any]] = []
+    missing = size
+    for part in parts:
+        while len(part) >= missing:
+            yield _joined([*held, part[:missing]])
+            part, held, missing = part[missing:], [], size
+        if len(part):
+            held.append(part)
+            missing -= len(part)
+    if held:
+        yield _joined(held)
+
+
+def read_ahead(items: Generator[NDArray[Any], None, None], depth: int = 2) -> Iterator[NDArray[Any]]:
+    """The items, `depth` of them made in a thread before they are asked for.
+
+    Errors in the thread are raised here. Whoever stops early closes this generator, which ends the thread.
+    """
+    waiting: deque[Future[NDArray[Any] | None]] = deque()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="sidkit-read")
+    try:
+        waiting.extend(pool.submit(next, items, None) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(next, items, None))
+            yield item
+    finally:
+        pool.shutdown(cancel_futures=True)
+        items.close()
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

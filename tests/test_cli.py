@@ -1,0 +1,211 @@
+"""The command line as a user meets it: real processes, real files, messages read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import save_file
+
+from sidkit.sids import SidTable
+
+
+def sidkit(*arguments, stdin=None, check=0, cwd=None):
+    """Run the command line; its output, or its error text when a failure is expected."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sidkit", *map(str, arguments)], input=stdin, capture_output=True, text=True, cwd=cwd
+    )
+    assert done.returncode == check, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout if check == 0 else done.stderr
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The same 400 vectors as Parquet, npy and safetensors."""
+    folder = tmp_path_factory.mktemp("files")
+    X = np.random.default_rng(0).normal(size=(400, 16)).astype(np.float32)
+    ids = [f"item-{i}" for i in range(400)]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 16)
+    titles = [f"thing number {i}" for i in range(400)]
+    pq.write_table(pa.table({"item_id": ids, "title": titles, "embedding": vectors}), folder / "items.parquet")
+    np.save(folder / "items.npy", X)
+    save_file({"embedding": X}, folder / "items.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(files):
+    """A tokenizer and SIDs made by the command line."""
+    sidkit("fit", files / "items.parquet", "-o", files / "tok", "--sizes", "16-8-4")
+    sidkit("encode", files / "tok", files / "items.parquet", "-o", files / "sids.parquet")
+    return files
+
+
+def test_fit_encode_report_on_every_format_give_the_same_tokens(files, tmp_path):
+    tables = []
+    for name in ("items.parquet", "items.npy", "items.safetensors"):
+        options = ("--sizes", "16,8,4", "--top-k", "5", "--beta", "15")
+        sidkit("fit", files / name, "-o", tmp_path / "tok", *options)
+        sidkit("encode", tmp_path / "tok", files / name, "-o", tmp_path / "sids.parquet")
+        assert json.loads(sidkit("report", tmp_path / "sids.parquet", "--json"))["items"] == 400
+        tables.append(SidTable.from_parquet(tmp_path / "sids.parquet"))
+    assert tables[0].ids.to_pylist()[:2] == ["item-0", "item-1"]
+    assert tables[1].ids.to_pylist()[:2] == [0, 1]
+    assert np.array_equal(tables[0].codes, tables[1].codes)
+    assert np.array_equal(tables[0].codes, tables[2].codes)
+
+
+def test_fit_prints_quality_and_the_next_command(files, tmp_path):
+    told = sidkit("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8")
+    assert "SIDs with one item / distinct SIDs" in told
+    assert "next: sidkit encode" in told
+    figures = json.loads(sidkit("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8", "--json"))
+    assert figures["sizes"] == [16, 8]
+    assert figures["quality"]["items"] == 400
+
+
+def test_report_prints_a_line_per_level(made):
+    told = sidkit("report", made / "sids.parquet")
+    assert "prefix utilisation" in told
+    assert [line.split()[:2] for line in told.splitlines()[-3:]] == [["1", "16"], ["2", "8"], ["3", "4"]]
+
+
+def test_encode_prints_to_a_stream_and_reads_from_one(made):
+    lines = sidkit("encode", made / "tok", made / "items.parquet", "-o", "-").splitlines()
+    table = SidTable.from_parquet(made / "sids.parquet")
+    assert lines[7] == f"item-7\t{table.strings()[7].as_py()}"
+    vectors = np.load(made / "items.npy")
+    stdin = "".join(json.dumps({"item_id": f"q{i}", "embedding": vectors[i].tolist()}) + "\n" for i in range(3))
+    lines = sidkit("encode", made / "tok", "-", "-o", "-", "--template", "plain", stdin=stdin).splitlines()
+    assert lines == [f"q{i}\t{'-'.join(map(str, table.codes[i]))}" for i in range(3)]
+
+
+def test_lookup_finds_items_sids_and_prefixes(made):
+    table = SidTable.from_parquet(made / "sids.parquet")
+    found = json.loads(sidkit("lookup", made / "sids.parquet", "item-7", "--items", made / "items.parquet", "--json"))
+    assert found["prefix"] == table.codes[7].tolist()
+    assert {"item_id": "item-7", "codes": table.codes[7].tolist(), "text": "thing number 7"} in found["items"]
+    first = int(table.codes[7, 0])
+    under = json.loads(sidkit("lookup", made / "sids.parquet", f"<a_{first}>", "--json", "--limit", "0"))
+    assert under["count"] == len(under["items"]) == int((table.codes[:, 0] == first).sum())
+    assert "item-7" in sidkit("lookup", made / "sids.parquet", f"<a_{first}>", "--limit", "0")
+
+
+def test_a_spec_that_is_shown_can_be_fitted(files, tmp_path):
+    spec = sidkit("show", "prq-kmeans", "--sizes", "16-8", "--set", "top_k=3")
+    (tmp_path / "spec.json").write_text(spec)
+    sidkit("fit", files / "items.npy", "-o", tmp_path / "a", "--spec", tmp_path / "spec.json")
+    sidkit("fit", files / "items.npy", "-o", tmp_path / "b", "--spec", "-", stdin=spec)
+    sidkit("fit", files / "items.npy", "-o", tmp_path / "c", "--sizes", "16-8", "--top-k", "3")
+    weights = {(tmp_path / name / "model.safetensors").read_bytes() for name in "abc"}
+    assert len(weights) == 1
+    assert json.loads(sidkit("show", tmp_path / "c")) == json.loads(spec)
+
+
+def test_show_lists_every_recipe():
+    from sidkit.recipes import RECIPES
+
+    told = sidkit("show")
+    assert [line.split()[0] for line in told.splitlines()] == list(RECIPES)
+
+
+def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
+    X = np.load(files / "items.npy")
+    X[[3, 5]] = np.nan
+    X[9] = 0
+    np.save(tmp_path / "bad.npy", X)
+    told = sidkit("fit", tmp_path / "bad.npy", "-o", tmp_path / "tok", "--sizes", "8", check=1)
+    assert told.startswith("error: 3 of 400 rows cannot be used: ")
+    assert "holds NaN" in told
+    assert "is all zeros" in told
+    assert "--bad-rows drop" in told
+    assert not (tmp_path / "tok").exists()
+    sidkit("fit", tmp_path / "bad.npy", "-o", tmp_path / "tok", "--sizes", "8", "--bad-rows", "drop")
+    listed = (tmp_path / "tok.bad-rows.tsv").read_text().splitlines()
+    assert listed[0] == "row\tid\treason"
+    assert [line.split("\t")[0] for line in listed[1:]] == ["3", "5", "9"]
+    sidkit("encode", tmp_path / "tok", tmp_path / "bad.npy", "-o", tmp_path / "s.parquet", "--bad-rows", "drop")
+    kept = SidTable.from_parquet(tmp_path / "s.parquet")
+    assert kept.ids.to_pylist()[:5] == [0, 1, 2, 4, 6]
+    assert len(kept) == 397
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit", "none.parquet", "-o", "tok"), "no such file or folder: none.parquet"),
+        (("fit", "items.npy", "-o", "tok", "--sizes", "16;8"), "cannot read sizes '16;8'"),
+        (("fit", "items.npy", "-o", "tok", "--sizes", "1024"), "cannot draw 1024 initial centroids from 400 rows"),
+        (("fit", "items.npy", "-o", "tok", "-r", "prq-kmean"), "no recipe 'prq-kmean'; did you mean 'prq-kmeans'?"),
+        (("fit", "items.npy", "-o", "tok", "--set", "topk=2"), "prq-kmeans has no option 'topk'"),
+        (("fit", "items.npy", "-o", "tok", "--set", "x"), "must have the form name=value"),
+        (("fit", "items.parquet", "-o", "tok", "--column", "title"), "'title'"),
+        (("fit", "items.parquet", "-o", "tok", "--column", "embeding"), "did you mean"),
+        (("fit", "items.npy", "-o", "tok", "--spec", "none.json"), "cannot read the spec none.json"),
+        (("fit", "items.npy", "-o", "items.npy"), "items.npy is a file"),
+        (("encode", "none", "items.npy", "-o", "x.parquet"), "no such model folder: none"),
+        (("encode", "tok", "items.npy", "-o", "x.parquet", "--template", "letter"), "did you mean 'letters'"),
+        (("report", "items.parquet"), "not a table of semantic IDs"),
+        (("lookup", "sids.parquet", "<a_15><b_7><c_3><d_1>"), "4 codes asked for"),
+        (("lookup", "sids.parquet", "nobody"), "expected the form"),
+        (("show", "prq"), "no recipe 'prq'"),
+    ],
+)
+def test_errors_are_one_clear_line(made, arguments, message):
+    told = sidkit(*arguments, check=1, cwd=made)
+    assert told.startswith("error: ")
+    assert message in told
+
+
+def test_usage_errors_exit_with_2(files):
+    assert "No such command" in sidkit("frobnicate", check=2)
+    assert "--output" in sidkit("fit", files / "items.npy", check=2)
+
+
+def test_an_unwritable_output_is_noticed_before_the_work(files, tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    assert "no permission" in sidkit("fit", files / "items.npy", "-o", locked / "tok", check=1)
+
+
+def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
+    np.save(tmp_path / "big.npy", rng.normal(size=(60_000, 64)).astype(np.float32))
+    out = tmp_path / "out"
+    out.mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "sidkit",
+        "fit",
+        str(tmp_path / "big.npy"),
+        "-o",
+        str(out / "tok"),
+        "--sizes",
+        "512-512",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.strip() == "stopped; nothing was left half-written"
+    assert list(out.iterdir()) == []
+
+
+def test_every_help_starts_with_an_example():
+    from sidkit.cli import app
+
+    for command in app.registered_commands:
+        name = command.callback.__name__
+        told = sidkit(name, "--help")
+        example = told.split("Usage:")[1].split("\n\n")[1] if "Usage:" in told else told
+        assert f"sidkit {name}" in example, told
