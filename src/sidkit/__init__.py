@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .embeddings import open_embeddings as open_embeddings
     from .errors import SidkitError as SidkitError
+    from .given import Given as Given
+    from .recipes import opq_kmeans as opq_kmeans
+    from .recipes import pq_kmeans as pq_kmeans
     from .recipes import prq_kmeans as prq_kmeans
+    from .recipes import prq_opq as prq_opq
+    from .recipes import res_kmeans_fsq as res_kmeans_fsq
     from .recipes import retain as retain
+    from .recipes import rq_gmm as rq_gmm
     from .recipes import rq_kmeans as rq_kmeans
+    from .recipes import rq_opq as rq_opq
     from .recipes import without_global as without_global
     from .recipes import without_projection as without_projection
     from .recipes import without_soft as without_soft
@@ -31,6 +38,7 @@ __version__ = "0.1.0"
 
 _HOMES = {  # every public name is imported when first used, so that `import sidkit` costs next to nothing
     "FittedTokenizer": "tokenizer",
+    "Given": "given",
     "SidTable": "sids",
     "SidkitError": "errors",
     "Tokenizer": "tokenizer",
@@ -40,6 +48,12 @@ _HOMES = {  # every public name is imported when first used, so that `import sid
     "prq_kmeans": "recipes",
     "quality": "report.metrics",
     "retain": "recipes",
+    "res_kmeans_fsq": "recipes",
+    "prq_opq": "recipes",
+    "rq_opq": "recipes",
+    "opq_kmeans": "recipes",
+    "pq_kmeans": "recipes",
+    "rq_gmm": "recipes",
     "rq_kmeans": "recipes",
     "without_global": "recipes",
     "without_projection": "recipes",

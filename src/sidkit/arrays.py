@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .errors import StoreError
 from .geometry import Array
 
-__all__ = ["like", "require_array"]
+__all__ = ["like", "namespace", "require_array"]
 
 
 def like(a: NDArray[Any], x: Array) -> Array:
@@ -21,6 +21,15 @@ def like(a: NDArray[Any], x: Array) -> Array:
     import torch
 
     return torch.as_tensor(a).to(device=x.device, dtype=x.dtype)
+
+
+def namespace(x: Array) -> Any:
+    """numpy or torch, whichever x belongs to."""
+    if isinstance(x, np.ndarray):
+        return np
+    import torch
+
+    return torch
 
 
 def require_array(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> NDArray[Any]:

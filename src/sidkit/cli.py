@@ -185,6 +185,44 @@ def report(
 
 
 @app.command()
+def compare(
+    embeddings: Embeddings,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs; those found there are reused")],
+    recipes: Annotated[str, typer.Option("--recipes", "-r", help="Recipes, by commas")] = "prq-kmeans,rq-kmeans",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds, by commas, or how many from 0 as x5")] = "x3",
+    sizes: Annotated[str | None, typer.Option("--sizes", help="Codewords per level, for all")] = None,
+    option: Annotated[list[str] | None, typer.Option("--set", help="An option for the recipes that know it")] = None,
+    form: Annotated[str, typer.Option("--format", help="table, json, markdown or latex")] = "table",
+    id_column: IdColumn = None,
+    column: Column = None,
+    bad_rows: BadRowsOption = BadRows.error,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """sidkit compare items.parquet -o runs/ -r prq-kmeans,rq-kmeans --sizes 64-32-16 --seeds x2
+
+    Fit several tokenizers with several seeds and put their codebook quality side by side.
+    """
+    from .report.compare import FORMS, compare
+    from .terminal import Terminal, print_comparison
+
+    if form not in FORMS:
+        raise SpecError(f"--format must be one of {', '.join(FORMS)}, not {form!r}")
+    given = ({"sizes": _sizes(sizes)} if sizes else {}) | _options(option)
+    tokenizers = {name: _with_known_options(name, given) for name in recipes.split(",")}
+    _writable(output)
+    with Terminal() as progress:
+        source = _open(embeddings, id_column, column, bad_rows, output, progress)
+        found = compare(source, tokenizers, _seeds(seeds), output, progress, device)
+    if as_json or form == "json":
+        print(found.json())
+    elif form == "table":
+        print_comparison(found)
+    else:
+        print(found.markdown() if form == "markdown" else found.latex())
+
+
+@app.command()
 def lookup(
     sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
     what: Annotated[str, typer.Argument(help="An item id, a SID, or the first tokens of one", show_default=False)],
@@ -268,6 +306,24 @@ def _options(pairs: list[str] | None) -> dict[str, Any]:
     if isinstance(options.get("sizes"), str):
         options["sizes"] = _sizes(options["sizes"])
     return options
+
+
+def _with_known_options(name: str, options: dict[str, Any]) -> Tokenizer:
+    """A recipe with those of the options that it has; sizes are for all."""
+    from inspect import signature
+
+    from .recipes import RECIPES
+    from .recipes import recipe as named
+
+    known = signature(RECIPES[name]).parameters if name in RECIPES else options
+    return named(name, **{key: value for key, value in options.items() if key in known or key == "sizes"})
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return list(range(int(text[1:]))) if text.startswith("x") else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise SpecError(f"cannot read seeds {text!r}; write them as 0,1,2 or x3") from None
 
 
 def _tokenizer(recipe: str, options: dict[str, Any], spec: str | None) -> Tokenizer:

@@ -64,4 +64,5 @@ def expected_abs_cosine(d: int) -> float:
 
 def compute_dtype(dtype: Any) -> np.dtype[Any]:
     """float64 stays float64; everything else is computed in float32."""
-    return np.dtype(np.float64) if np.dtype(dtype) == np.float64 else np.dtype(np.float32)
+    kind = np.dtype(dtype)
+    return np.dtype(np.float64) if kind.kind == "f" and kind.itemsize == 8 else np.dtype(np.float32)

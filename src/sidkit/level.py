@@ -8,8 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .cluster.kmeans import KMeans
-from .cluster.loop import Clusters
+from .cluster.loop import Cluster, Clusters
 from .errors import SpecError
 from .geometry import Array, residual, unit
 from .rows import Rows
@@ -45,7 +44,7 @@ SUBTRACT = Residual(keep=1.0, normalize=False)
 class Level:
     """One token: a clusterer and the rule for what is passed on."""
 
-    cluster: KMeans
+    cluster: Cluster
     rule: Residual = PROJECT
 
     def fit(self, rows: Rows, run: Run) -> FittedLevel:

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
-from .cluster import KMeans
+from .cluster import GMM, Cluster, KMeans, PerParent
 from .errors import SpecError, did_you_mean
-from .level import PROJECT, Level, Residual
+from .level import PROJECT, SUBTRACT, Level, Residual
 from .prepare import Normalize, RemoveMean
+from .product import OPQ, PQ
+from .scalar import FSQ
+from .stage import Stage
 from .tokenizer import Tokenizer
 
 __all__ = [
     "RECIPES",
+    "hybrid",
+    "opq_kmeans",
+    "pq_kmeans",
     "prq_kmeans",
+    "prq_opq",
     "recipe",
+    "res_kmeans_fsq",
     "retain",
+    "rq_gmm",
     "rq_kmeans",
+    "rq_opq",
     "without_global",
     "without_projection",
     "without_soft",
@@ -87,9 +97,98 @@ def retain(keep: float = 0.5, sizes: Sequence[int] = PUBLIC, iterations: int = 2
     return Tokenizer((*([Normalize()] if normalize else []), *levels), "retain")
 
 
+def rq_gmm(
+    sizes: Sequence[int] = PUBLIC, iterations: int = 30, floor: float = 1e-6, normalize: bool = True
+) -> Tokenizer:
+    """RQ-GMM: a diagonal Gaussian mixture per level, hard choice, its mean subtracted.
+
+    normalize   as in `rq_kmeans`, which the paper compares it with (inferred).
+    """
+    levels = (Level(GMM(K, iterations, floor), Residual(1.0, normalize)) for K in sizes)
+    return Tokenizer((*([Normalize()] if normalize else []), *levels), "rq-gmm")
+
+
+def pq_kmeans(sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
+    """PQ-KMeans: independent k-means in each block of coordinates; tokens are parallel, not nested."""
+    return Tokenizer((*([Normalize()] if normalize else []), PQ(tuple(sizes), iterations)), "pq-kmeans")
+
+
+def opq_kmeans(
+    sizes: Sequence[int] = PUBLIC, alternations: int = 25, first: int = 25, steps: int = 1, normalize: bool = True
+) -> Tokenizer:
+    """OPQ-KMeans: PQ-KMeans after a learned rotation, refined in turns with the codebooks."""
+    stage = OPQ(tuple(sizes), alternations, first, steps)
+    return Tokenizer((*([Normalize()] if normalize else []), stage), "opq-kmeans")
+
+
+def hybrid(prefix: Tokenizer, third: Cluster, suffix: Stage, name: str = "", rule: Residual = SUBTRACT) -> Tokenizer:
+    """A residual prefix, a third level under it, and a suffix that quantizes what the third level leaves."""
+    return Tokenizer((*prefix.stages, Level(third, rule), suffix), name)
+
+
+INDUSTRIAL = (1024, 512, 128, 64, 64)  # the paper's five-level setting
+
+
+def rq_opq(
+    sizes: Sequence[int] = INDUSTRIAL, iterations: int = 25, parents: Literal["prefix", "last"] = "prefix"
+) -> Tokenizer:
+    """RQ-OPQ (OneSearch): two RQ-KMeans levels, a third with a codebook per parent, two OPQ tokens of what is left."""
+    first, second, third, *suffix = _five(sizes)
+    return hybrid(
+        rq_kmeans((first, second), iterations), PerParent(third, iterations, parents), OPQ(tuple(suffix)), "rq-opq"
+    )
+
+
+def prq_opq(
+    sizes: Sequence[int] = INDUSTRIAL,
+    top_k: int = 5,
+    beta: float = 15.0,
+    iterations: int = 25,
+    parents: Literal["prefix", "last"] = "prefix",
+) -> Tokenizer:
+    """PRQ-OPQ: RQ-OPQ with PRQ-KMeans in its first two levels."""
+    first, second, third, *suffix = _five(sizes)
+    return hybrid(
+        prq_kmeans((first, second), top_k, beta, iterations),
+        PerParent(third, iterations, parents),
+        OPQ(tuple(suffix)),
+        "prq-opq",
+    )
+
+
+def res_kmeans_fsq(
+    sizes: Sequence[int] = INDUSTRIAL,
+    iterations: int = 25,
+    projection: Literal["learned", "itq", "random"] = "learned",
+    normalize: bool = True,
+) -> Tokenizer:
+    """ResKmeansFSQ (QARM V2): three RQ-KMeans levels, then a joint binary code of what is left, split into tokens.
+
+    normalize   as in `rq_kmeans`; the residual that reaches the binary code is then of length one too (inferred).
+    """
+    first, second, third, *suffix = _five(sizes)
+    bits = [size.bit_length() - 1 for size in suffix]
+    if any(2**bit != size for bit, size in zip(bits, suffix, strict=True)) or len(set(bits)) != 1:
+        raise SpecError(f"the FSQ tokens need equal sizes that are powers of two, not {tuple(suffix)}")
+    prefix = rq_kmeans((first, second, third), iterations, normalize)
+    return Tokenizer((*prefix.stages, FSQ(sum(bits), len(bits), projection)), "res-kmeans-fsq")
+
+
+def _five(sizes: Sequence[int]) -> tuple[int, ...]:
+    if len(sizes) < 4:
+        raise SpecError(f"a hybrid needs three sizes and its suffix, such as 1024-512-128-64-64, not {tuple(sizes)}")
+    return tuple(sizes)
+
+
 _ALL: tuple[Callable[..., Tokenizer], ...] = (
     prq_kmeans,
     rq_kmeans,
+    rq_gmm,
+    pq_kmeans,
+    opq_kmeans,
+    rq_opq,
+    res_kmeans_fsq,
+    prq_opq,
     without_global,
     without_soft,
     without_projection,

@@ -26,6 +26,12 @@ KINDS: dict[str, str] = {
     "Level": "sidkit.level",
     "Residual": "sidkit.level",
     "KMeans": "sidkit.cluster.kmeans",
+    "GMM": "sidkit.cluster.gmm",
+    "PerParent": "sidkit.cluster.per_parent",
+    "Balanced": "sidkit.cluster.balanced",
+    "PQ": "sidkit.product",
+    "OPQ": "sidkit.product",
+    "FSQ": "sidkit.scalar",
 }
 
 ENTRY_POINTS = "sidkit.stages"

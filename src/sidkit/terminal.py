@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Terminal", "print_items", "print_quality"]
+if TYPE_CHECKING:
+    from .report.compare import Comparison
+
+__all__ = ["Terminal", "print_comparison", "print_items", "print_quality"]
 
 
 class _Rate(ProgressColumn):
@@ -85,6 +88,23 @@ def print_quality(figures: Mapping[str, Any], sizes: Sequence[int]) -> None:
     console.print(overall)
     console.print()
     console.print(levels)
+
+
+def print_comparison(found: Comparison) -> None:
+    """Tokenizers side by side, best mean bold, second underlined."""
+    styles, ranks = {1: "bold", 2: "underline"}, found.ranks()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("method", no_wrap=True)
+    for heading, _ in found.columns():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for label in found.figures:
+        cells = zip(found.cells(label), ranks[label], strict=True)
+        table.add_row(label, *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))
+    console = Console()
+    console = Console(width=max(console.width, 40 + 16 * len(found.columns()))) if not console.is_terminal else console
+    console.print(table)
+    runs = len(found.figures) * len(found.seeds)
+    console.print(f"{runs} runs over seeds {', '.join(map(str, found.seeds))}; {found.reused} were on disk already")
 
 
 def print_items(prefix: Sequence[int], count: int, items: Sequence[Mapping[str, Any]]) -> None:

@@ -1,6 +1,9 @@
 """Clusterers: each one file, all fitted by the one loop in `loop`."""
 
+from .balanced import Balanced
+from .gmm import GMM
 from .kmeans import Centroids, KMeans
-from .loop import Clusterer, Clusters, refine
+from .loop import Cluster, Clusterer, Clusters, refine
+from .per_parent import PerParent
 
-__all__ = ["Centroids", "Clusterer", "Clusters", "KMeans", "refine"]
+__all__ = ["GMM", "Balanced", "Centroids", "Cluster", "Clusterer", "Clusters", "KMeans", "PerParent", "refine"]

@@ -28,6 +28,7 @@ class Centroids:
 
     centroids: NDArray[Any]  # (K, d)
     metric: Metric
+    bonus: NDArray[Any] | None = None  # (K,) added to euclidean scores
     _books: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -38,7 +39,7 @@ class Centroids:
         """The codebook ready for rows like x, made once per kind of row."""
         place = f"{x.dtype}@{getattr(x, 'device', 'cpu')}"
         if place not in self._books:
-            self._books[place] = engine_of(x).book(self.centroids, self.metric, x)
+            self._books[place] = engine_of(x).book(self.centroids, self.metric, x, self.bonus)
         return self._books[place]
 
     def assign(self, x: Array, codes: Array) -> Array:

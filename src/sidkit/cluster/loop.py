@@ -16,7 +16,7 @@ from ..geometry import Array
 from ..rows import Rows, Sums
 from ..stage import Run
 
-__all__ = ["Clusterer", "Clusters", "refine"]
+__all__ = ["Cluster", "Clusterer", "Clusters", "refine"]
 
 
 class Clusters(Protocol):
@@ -32,7 +32,18 @@ class Clusters(Protocol):
         """The centroid each row selected, its code being the last of codes: (n, d)."""
 
 
-C = TypeVar("C", bound=Clusters)
+class Cluster(Protocol):
+    """What a level needs of a clusterer: a frozen dataclass that can be fitted and restored."""
+
+    @property
+    def size(self) -> int: ...
+
+    def fit(self, rows: Rows, run: Run) -> Clusters: ...
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Clusters: ...
+
+
+C = TypeVar("C")  # the clusters between passes
 
 
 class Clusterer(Protocol[C]):

@@ -2,7 +2,7 @@
 
 An engine is a module with four functions on an (n, d) block of rows, chosen by where the rows live:
 
-    book(centroids, metric, x)       a codebook made ready for scoring rows like x
+    book(centroids, metric, x)       a codebook made ready for scoring rows like x, with a bonus per codeword if asked
     top(x, book, k)                  the k best codewords of every row, best first, ties to the lowest index
     nearest(x, book)                 the best codeword, near-ties decided in float64
     add_up(x, index, weight, size)   weighted mass and sum of the rows under each codeword, in float64

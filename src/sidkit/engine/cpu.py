@@ -1,7 +1,7 @@
 """numpy and scipy: a matrix product into a bounded block, `argmax` for the winners, a sparse product to add up.
 
-Scores are the only large intermediate, so rows are taken BLOCK at a time. A short last block is padded to
-the full shape: BLAS picks other kernels for small shapes, and their last bits differ.
+Scores are the only large intermediate, so rows are taken BLOCK at a time. Short blocks are padded: BLAS picks
+other kernels for small products, and their last bits differ.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int32]
 
 BLOCK = 4096  # rows scored at once: 16 MB of float32 scores at 1,024 centroids
+PAIRS = 1 << 20  # numbers held at once while near-ties are settled
+SMALL = 1 << 22  # multiplications below which a matrix product may take another path
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +41,13 @@ class Book:
         return len(self.rows)
 
 
-def book(centroids: Floats, metric: str, x: Floats) -> Book:
-    """Centroids (K, d) made ready to score rows of x's dtype."""
+def book(centroids: Floats, metric: str, x: Floats, bonus: Floats | None = None) -> Book:
+    """Centroids (K, d) made ready to score rows of x's dtype; a bonus (K,) is added to euclidean scores."""
     exact = np.asarray(centroids, np.float64)
     if metric == "cosine":
         exact = unit(exact)
         return Book(exact.astype(x.dtype), None, exact, np.zeros(len(exact)))
-    half = -0.5 * squared_length(exact)[:, 0]
+    half = -0.5 * squared_length(exact)[:, 0] + (0.0 if bonus is None else bonus)
     return Book(exact.astype(x.dtype), half.astype(x.dtype), exact, half)
 
 
@@ -69,13 +71,15 @@ def nearest(x: Floats, book: Book) -> Codes:
     Winners ahead by less than rounding error are settled in float64, lowest index first, so that a row gets the
     same codeword whatever block it was scored in.
     """
-    if len(book) == 1:
-        return np.zeros(len(x), np.int32)
-    index, score = top(x, book, 2)
-    best = index[:, 0].copy()
+    best = np.empty(len(x), np.int32)
     margin = rounding(x, book)
-    for row in np.flatnonzero(score[:, 0] - score[:, 1] <= margin):
-        best[row] = _settle(x[row], book)
+    for rows, scores in _scored(x, book):
+        ahead = scores.max(axis=1) - margin[rows]
+        near = scores >= ahead[:, None]
+        best[rows] = near.argmax(axis=1)
+        doubtful = np.flatnonzero(np.count_nonzero(near, axis=1) > 1)
+        if len(doubtful):
+            best[rows][doubtful] = _settle(x[rows][doubtful], near[doubtful], book)
     return best
 
 
@@ -106,20 +110,30 @@ def rounding(x: Floats, book: Book) -> Floats:
     return slack
 
 
-def _settle(row: Floats, book: Book) -> int:
-    """The best codeword of one row in float64."""
-    return int(np.argmax((book.exact * row.astype(np.float64)).sum(axis=1) + book.exact_offset))
+def _settle(x: Floats, near: NDArray[np.bool_], book: Book) -> Codes:
+    """The best of the near codewords of every row, scored in float64 in a fixed order of additions."""
+    row, code = np.nonzero(near)
+    score = np.empty(len(row))
+    step = max(1, PAIRS // x.shape[1])
+    for start in range(0, len(row), step):
+        some = slice(start, start + step)
+        product = x[row[some]].astype(np.float64) * book.exact[code[some]]
+        score[some] = product.sum(axis=1) + book.exact_offset[code[some]]
+    order = np.lexsort((code, -score, row))
+    first = np.searchsorted(row[order], np.arange(len(x)))
+    return code[order][first].astype(np.int32)
 
 
 def _scored(x: Floats, book: Book) -> Iterator[tuple[slice, Floats]]:
     """(rows, scores) block by block; the scores may be overwritten."""
-    scores = np.empty((BLOCK, len(book)), x.dtype)
+    least = min(BLOCK, max(64, SMALL // book.rows.size))
+    buffer = np.empty((min(BLOCK, max(len(x), least)), len(book)), x.dtype)
     for start in range(0, len(x), BLOCK):
         some = x[start : start + BLOCK]
         n = len(some)
-        if n < BLOCK:
-            some = np.concatenate([some, np.zeros((BLOCK - n, x.shape[1]), x.dtype)])
-        np.matmul(some, book.rows.T, out=scores)
+        if n < least:
+            some = np.concatenate([some, np.zeros((least - n, x.shape[1]), x.dtype)])
+        scores = np.matmul(some, book.rows.T, out=buffer[: len(some)])
         if book.offset is not None:
             scores += book.offset
         yield slice(start, start + n), scores[:n]

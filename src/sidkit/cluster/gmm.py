@@ -1,0 +1,143 @@
+"""A mixture of Gaussians with diagonal covariance, fitted by EM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import like, namespace, require_array
+from ..errors import SpecError
+from ..geometry import Array
+from ..rows import Rows, Sums
+from ..stage import Run
+from .kmeans import KMeans, check_size
+from .loop import refine
+
+__all__ = ["GMM", "Mixture"]
+
+EMPTY = 1e-8  # a component with less mass than this keeps its parameters
+RAREST = 1e-10  # the least weight a component can have, so that its logarithm exists
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """p(x) = sum_k weight_k N(x | mean_k, diag(variance_k))."""
+
+    means: NDArray[Any]  # (K, d)
+    variances: NDArray[Any]  # (K, d)
+    weights: NDArray[Any]  # (K,)
+    likelihood: float = -np.inf  # mean log-likelihood of the rows under the parameters before the last update
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"centroids": self.means, "variances": self.variances, "weights": self.weights}
+
+    def log_joint(self, x: Array) -> Array:
+        """log weight_k + log N(x | k) in float64: (n, K).
+
+        Expanded so that it is two matrix products: -1/2 x^2.(1/v) + x.(m/v) - 1/2 sum(m^2/v + log(2 pi v)).
+        """
+        means, variances, weights = (np.asarray(a, np.float64) for a in (self.means, self.variances, self.weights))
+        constant = np.log(np.maximum(weights, RAREST)) - 0.5 * (
+            means**2 / variances + np.log(2 * np.pi * variances)
+        ).sum(axis=1)
+        wide = x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
+        linear, square = like((means / variances).T, wide), like((-0.5 / variances).T, wide)
+        return wide @ linear + (wide * wide) @ square + like(constant, wide)
+
+    def assign(self, x: Array, codes: Array) -> Array:
+        """The component with the largest posterior; ties to the lowest index."""
+        return self.log_joint(x).argmax(axis=1)
+
+    def chosen(self, x: Array, codes: Array) -> Array:
+        return like(self.means, x)[codes[:, -1]]
+
+
+@dataclass(frozen=True)
+class GMM:
+    """RQ-GMM's level: EM over a diagonal mixture, then a hard choice.
+
+        gamma_ik = pi_k N(r_i | k) / sum_t pi_t N(r_i | t);   pi, mu, sigma^2: gamma-weighted moments
+        token = argmax_k gamma_ik,   passed on: r - mu_token
+
+    floor        smallest variance (the paper's 1e-6); iterations: at most this many EM passes (the paper's 30).
+    tolerance    stop when the mean log-likelihood gains less. Inferred: scikit-learn's 1e-3.
+    warm         k-means passes that place the means first. Inferred: 10.
+    spread       first variances: of all rows ("rows", inferred) or within the k-means clusters ("clusters").
+    A component whose mass falls under 1e-8 keeps its parameters (inferred).
+    """
+
+    size: int
+    iterations: int = 30
+    floor: float = 1e-6
+    tolerance: float = 1e-3
+    warm: int = 10
+    spread: Literal["rows", "clusters"] = "rows"
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+        if not self.floor > 0:
+            raise SpecError(f"the variance floor must be positive, not {self.floor}")
+        if self.spread not in ("rows", "clusters"):
+            raise SpecError(f"spread must be 'rows' or 'clusters', not {self.spread!r}")
+
+    def fit(self, rows: Rows, run: Run) -> Mixture:
+        return refine(self, rows, run)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Mixture:
+        shape = (self.size, d)
+        means, variances = (require_array(arrays, name, shape) for name in ("centroids", "variances"))
+        return Mixture(means, variances, require_array(arrays, "weights", (self.size,)))
+
+    def start(self, rows: Rows, run: Run) -> Mixture:
+        centroids = KMeans(self.size, "euclidean", iterations=self.warm).fit(rows, run)
+        one = np.zeros(1) if self.spread == "rows" else None
+
+        def moments(x: Array, codes: Array) -> Sums:
+            code = np.zeros(len(x), np.int64) if one is not None else np.asarray(centroids.assign(x, codes))
+            return _moments(_one_hot(code, 1 if one is not None else self.size), np.asarray(x, np.float64))
+
+        mass, total, square = rows.reduce(moments)
+        safe = np.maximum(mass, 1.0)[:, None]
+        variances = np.maximum(square / safe - (total / safe) ** 2, self.floor)
+        means = np.asarray(centroids.centroids, np.float64)
+        return Mixture(means, np.broadcast_to(variances, means.shape).copy(), np.full(self.size, 1 / self.size))
+
+    def statistics(self, clusters: Mixture, x: Array, codes: Array) -> Sums:
+        joint = clusters.log_joint(x)
+        xp = namespace(joint)
+        peak = xp.amax(joint, axis=1, keepdims=True)
+        share = xp.exp(joint - peak)
+        total = share.sum(axis=1, keepdims=True)
+        wide = x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
+        return *_moments(share / total, wide), (xp.log(total) + peak).sum().reshape(1)
+
+    def update(self, clusters: Mixture, sums: Sums) -> Mixture:
+        mass, total, square, likelihood = (np.asarray(part) for part in sums)
+        alive = (mass > EMPTY)[:, None]
+        safe = np.where(alive, mass[:, None], 1.0)
+        means = np.where(alive, total / safe, clusters.means)
+        variances = np.where(alive, np.maximum(square / safe - means**2, self.floor), clusters.variances)
+        n = mass.sum()
+        return Mixture(means, variances, mass / n, float(likelihood[0]) / n)
+
+    def settled(self, before: Mixture, after: Mixture) -> bool:
+        return abs(after.likelihood - before.likelihood) < self.tolerance
+
+    def finish(self, clusters: Mixture, dtype: Any) -> Mixture:
+        """Means in the rows' dtype, as they are subtracted; variances and weights stay float64, as they decide."""
+        return replace(clusters, means=clusters.means.astype(dtype))
+
+
+def _moments(share: Array, wide: Array) -> tuple[Any, Any, Any]:
+    """Mass (K,), sum of x (K, d) and of x^2 (K, d), weighted by share (n, K)."""
+    return share.sum(axis=0), share.T @ wide, share.T @ (wide * wide)
+
+
+def _one_hot(code: NDArray[Any], size: int) -> NDArray[np.float64]:
+    hot: NDArray[np.float64] = np.eye(size)[code]
+    return hot

@@ -1,0 +1,136 @@
+"""Several tokenizers, several seeds, one table shaped like the codebook-quality half of the paper's Table 1."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from ..card import fingerprint
+from ..errors import StoreError
+from ..open import as_rows
+from ..progress import Progress, Silent
+from ..spec import to_plain
+from ..store import load
+from ..tokenizer import Tokenizer
+
+__all__ = ["FORMS", "Comparison", "compare"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Quality of every (tokenizer, seed): figures[label] is a list with one dict of metrics per seed."""
+
+    figures: Mapping[str, Sequence[Mapping[str, Any]]]
+    seeds: Sequence[int]
+    reused: int = 0  # runs that were found on disk
+
+    def columns(self) -> list[tuple[str, bool]]:
+        """(heading, whether more is better) of every column."""
+        levels = min(3, max(len(runs[0]["utilisation"]) for runs in self.figures.values()))
+        names = [f"L{level + 1}" for level in range(levels)]
+        return [("ICR %", True), *((f"Util {n} %", True) for n in names), *((f"Gini {n}", False) for n in names)]
+
+    def values(self, label: str) -> list[list[float]]:
+        """Per column, the values of all seeds."""
+        runs = self.figures[label]
+        levels = (len(self.columns()) - 1) // 2
+        icr = [100 * run["icr_per_sid"] for run in runs]
+        utilisation = [[100 * run["utilisation"][level] for run in runs] for level in range(levels)]
+        gini = [[run["prefix_gini"][level] for run in runs] for level in range(levels)]
+        return [icr, *utilisation, *gini]
+
+    def cells(self, label: str) -> list[str]:
+        """Per column, the mean and, with several seeds, the standard deviation."""
+        shown = []
+        for (heading, _), values in zip(self.columns(), self.values(label), strict=True):
+            digits = 2 if "%" in heading else 3
+            spread = f" ±{stdev(values):.{digits}f}" if len(values) > 1 else ""
+            shown.append(f"{mean(values):.{digits}f}{spread}")
+        return shown
+
+    def ranks(self) -> dict[str, list[int]]:
+        """Per label and column, 1 for the best mean, 2 for the second; equal means share a rank."""
+        means = {label: [mean(values) for values in self.values(label)] for label in self.figures}
+        ranks: dict[str, list[int]] = {label: [] for label in means}
+        for column, (_, more) in enumerate(self.columns()):
+            order = sorted({round(row[column], 9) for row in means.values()}, reverse=more)
+            for label, row in means.items():
+                ranks[label].append(order.index(round(row[column], 9)) + 1)
+        return ranks
+
+    def markdown(self) -> str:
+        """A Markdown table, best means in bold."""
+        head = ["Method", *(heading for heading, _ in self.columns())]
+        lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+        ranks = self.ranks()
+        for label in self.figures:
+            cells = (f"**{c}**" if r == 1 else c for c, r in zip(self.cells(label), ranks[label], strict=True))
+            lines.append("| " + " | ".join([label, *cells]) + " |")
+        return "\n".join(lines)
+
+    def latex(self) -> str:
+        """A booktabs table, best means bold and second-best underlined, as in the paper."""
+        marks, ranks = {1: r"\textbf{%s}", 2: r"\underline{%s}"}, self.ranks()
+        head = " & ".join(["Method", *(heading.replace("%", r"(\%)") for heading, _ in self.columns())])
+        lines = [rf"\begin{{tabular}}{{l{'c' * len(self.columns())}}}", r"\toprule", head + r"\\", r"\midrule"]
+        for label in self.figures:
+            cells = [c.replace("±", r"$\pm$") for c in self.cells(label)]
+            marked = (marks.get(r, "%s") % c for c, r in zip(cells, ranks[label], strict=True))
+            lines.append(" & ".join([label.replace("_", r"\_"), *marked]) + r"\\")
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+    def json(self) -> str:
+        """Every figure of every run."""
+        return json.dumps({"seeds": list(self.seeds), "figures": self.figures}, indent=1)
+
+
+FORMS = ("table", "json", "markdown", "latex")
+
+
+def compare(
+    X: Any,
+    tokenizers: Mapping[str, Tokenizer],
+    seeds: Sequence[int],
+    folder: Path,
+    progress: Progress | None = None,
+    device: str = "auto",
+) -> Comparison:
+    """Fit every tokenizer with every seed, keep the models in a folder, and measure them.
+
+    A run whose spec, seed and data fingerprint are already there is not run again.
+    """
+    report = progress or Silent()
+    rows = as_rows(X, device=device, progress=report)
+    mark, reused = fingerprint(rows), 0
+    figures: dict[str, list[Mapping[str, Any]]] = {label: [] for label in tokenizers}
+    for label, tokenizer in tokenizers.items():
+        for seed in seeds:
+            home = folder / f"{label}-{_spec_mark(tokenizer)}-{mark[:8]}-seed{seed}"
+            facts = _facts(home, tokenizer, mark, seed)
+            if facts is None:
+                report.start(f"{label}, seed {seed}", 0)
+                tokenizer.fit(rows, seed=seed, device=device, progress=report).save(home)
+                facts = dict(load(home).facts)
+            else:
+                reused += 1
+            figures[label].append(facts["quality"])
+    return Comparison(figures, seeds, reused)
+
+
+def _spec_mark(tokenizer: Tokenizer) -> str:
+    return hashlib.sha256(json.dumps(to_plain(tokenizer.stages)).encode()).hexdigest()[:8]
+
+
+def _facts(home: Path, tokenizer: Tokenizer, mark: str, seed: int) -> dict[str, Any] | None:
+    """The facts of a run found on disk, if it is this one and whole."""
+    try:
+        fitted = load(home)
+    except StoreError:
+        return None
+    same = fitted.spec == tokenizer and fitted.seed == seed and fitted.facts.get("data_fingerprint") == mark
+    return dict(fitted.facts) if same and "quality" in fitted.facts else None

@@ -1,0 +1,153 @@
+"""FSQ: the sign of a few learned directions, read as bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import like, namespace, require_array
+from .errors import SpecError, need
+from .geometry import Array, unit
+from .rows import Rows
+from .stage import Run
+
+__all__ = ["FSQ", "FittedFSQ"]
+
+SAMPLE = 1 << 16  # rows that PCA and ITQ look at
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFSQ:
+    """bits = [x W + bias > 0], cut into equal tokens, the first bit of each the least significant."""
+
+    directions: NDArray[Any]  # W: (d, bits)
+    bias: NDArray[Any]  # (bits,)
+    count: int  # tokens
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (2 ** (len(self.bias) // self.count),) * self.count
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"directions": self.directions, "bias": self.bias}
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        wide = x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
+        bits = (wide @ like(self.directions, wide) + like(self.bias, wide)) > 0
+        each = bits.shape[1] // self.count
+        weights = like((2 ** np.arange(each)).astype(np.float64), wide)
+        columns = [(bits[:, t * each : (t + 1) * each] * weights).sum(axis=1) for t in range(self.count)]
+        return namespace(x).stack(columns, axis=1)
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        return x
+
+
+@dataclass(frozen=True)
+class FSQ:
+    """A joint binary code of the residual, split into tokens: ResKmeansFSQ's suffix (QARM V2; all details inferred).
+
+        b = [x W + bias > 0] = round(sigmoid(x W + bias)),   token t = bits t*m .. t*m + m - 1, least significant first
+
+    projection   how W is found: "learned" trains W and a linear decoder by reconstruction with a straight-through
+                 sigmoid (AdamW; needs the torch extra), "itq" rotates principal directions so that signs lose least
+                 (deterministic), "random" takes orthogonal directions cut at the median.
+    use_bias     False makes the code independent of the length of x.
+    normalize    x scaled to length one first.
+    """
+
+    bits: int = 12
+    tokens: int = 2
+    projection: Literal["learned", "itq", "random"] = "learned"
+    use_bias: bool = True
+    normalize: bool = False
+    epochs: int = 50
+    batch: int = 8192
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1 or self.bits < self.tokens or self.bits % self.tokens or self.bits // self.tokens > 30:
+            raise SpecError(f"{self.bits} bits cannot be split into {self.tokens} equal tokens")
+        if self.projection not in ("learned", "itq", "random"):
+            raise SpecError(f"projection must be 'learned', 'itq' or 'random', not {self.projection!r}")
+
+    def fit(self, rows: Rows, run: Run) -> FittedFSQ:
+        if self.bits > rows.shape[1] and self.projection != "learned":
+            raise SpecError(f"{self.bits} orthogonal directions do not exist in {rows.shape[1]} dimensions")
+        seed = run.seed_of(rows.width)
+        x = np.asarray(rows.sample(min(rows.shape[0], SAMPLE), seed), np.float64)
+        x = unit(x) if self.normalize else x
+        run.progress.start("bits", rows.shape[0])
+        if self.projection == "learned":
+            directions, bias = self._learn(rows, x, run)
+        else:
+            rng = np.random.default_rng(seed)
+            find = _itq if self.projection == "itq" else _random
+            directions, bias = find(x, self.bits, rng, self.use_bias)
+        run.progress.advance(rows.shape[0])
+        return FittedFSQ(directions.astype(rows.dtype), bias.astype(rows.dtype), self.tokens)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedFSQ:
+        directions = require_array(arrays, "directions", (d, self.bits))
+        return FittedFSQ(directions, require_array(arrays, "bias", (self.bits,)), self.tokens)
+
+    def _learn(self, rows: Rows, x: NDArray[np.float64], run: Run) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Straight-through training, from the ITQ directions (so that it can only improve on them) where they exist."""
+        torch = need("torch", "torch", "learning an FSQ projection (or use projection='itq')")
+        d = rows.shape[1]
+        rng = np.random.default_rng(run.seed_of(rows.width))
+        start = _itq(x, min(self.bits, d), rng, self.use_bias)
+        directions = np.zeros((d, self.bits))
+        directions[:, : min(self.bits, d)] = start[0] / (np.abs(x @ start[0]).mean() + 1e-12)
+        extra = self.bits - min(self.bits, d)
+        directions[:, self.bits - extra :] = rng.normal(size=(d, extra))
+        W = torch.tensor(directions, dtype=torch.float32, requires_grad=True)
+        b = torch.zeros(self.bits, requires_grad=self.use_bias)
+        V = torch.zeros((self.bits, d), requires_grad=True)
+        c = torch.zeros(d, requires_grad=True)
+        trained = [W, V, c, *([b] if self.use_bias else [])]
+        optimiser = torch.optim.AdamW(trained, lr=self.learning_rate, weight_decay=self.weight_decay)
+        for epoch in range(self.epochs):
+            for batch in rows.batches(self.batch, (*run.seed_of(rows.width), epoch)):
+                part = torch.as_tensor(np.array(batch, np.float32)) if isinstance(batch, np.ndarray) else batch.cpu()
+                part = torch.nn.functional.normalize(part) if self.normalize else part
+                soft = torch.sigmoid(part @ W + b)
+                hard = soft + ((soft > 0.5).float() - soft).detach()
+                loss = ((hard @ V + c - part) ** 2).mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+            run.progress.note(f"epoch {epoch + 1}, loss {loss.item():.6f}")
+        return W.detach().numpy(), b.detach().numpy()
+
+
+def _itq(
+    x: NDArray[np.float64], bits: int, rng: np.random.Generator, use_bias: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Iterative quantization (Gong and Lazebnik, 2011): principal directions, rotated towards their own signs."""
+    mean = x.mean(axis=0) if use_bias else np.zeros(x.shape[1])
+    centred = x - mean
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    principal = vectors[:, ::-1][:, :bits]
+    principal = principal * np.where(principal[np.abs(principal).argmax(axis=0), np.arange(bits)] < 0, -1.0, 1.0)
+    projected = centred @ principal
+    rotation, _ = np.linalg.qr(rng.normal(size=(bits, bits)))
+    for _ in range(50):
+        signs = np.where(projected @ rotation > 0, 1.0, -1.0)
+        u, _, vt = np.linalg.svd(projected.T @ signs)
+        rotation = u @ vt
+    directions = principal @ rotation
+    return directions, -mean @ directions
+
+
+def _random(
+    x: NDArray[np.float64], bits: int, rng: np.random.Generator, use_bias: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    directions, _ = np.linalg.qr(rng.normal(size=(x.shape[1], bits)))
+    return directions, -np.median(x @ directions, axis=0) if use_bias else np.zeros(bits)
