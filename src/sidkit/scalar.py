@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -98,24 +99,24 @@ class FSQ:
         return FittedFSQ(directions, require_array(arrays, "bias", (self.bits,)), self.tokens)
 
     def _learn(self, rows: Rows, x: NDArray[np.float64], run: Run) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Straight-through training, from the ITQ directions (so that it can only improve on them) where they exist."""
+        """Straight-through training from the ITQ directions and the best linear decoder of their bits.
+
+        The weights with the lowest loss over a whole epoch are kept.
+        """
         torch = need("torch", "torch", "learning an FSQ projection (or use projection='itq')")
-        d = rows.shape[1]
-        rng = np.random.default_rng(run.seed_of(rows.width))
-        start = _itq(x, min(self.bits, d), rng, self.use_bias)
-        directions = np.zeros((d, self.bits))
-        directions[:, : min(self.bits, d)] = start[0] / (np.abs(x @ start[0]).mean() + 1e-12)
-        extra = self.bits - min(self.bits, d)
-        directions[:, self.bits - extra :] = rng.normal(size=(d, extra))
-        W = torch.tensor(directions, dtype=torch.float32, requires_grad=True)
-        b = torch.zeros(self.bits, requires_grad=self.use_bias)
-        V = torch.zeros((self.bits, d), requires_grad=True)
-        c = torch.zeros(d, requires_grad=True)
+        tensor = partial(torch.tensor, dtype=torch.float32)
+        start, bias = self._start(x, np.random.default_rng(run.seed_of(rows.width)))
+        bits = np.concatenate([x @ start + bias > 0, np.ones((len(x), 1))], axis=1)
+        decoder = np.linalg.lstsq(bits, x, rcond=None)[0]
+        W, V, c = (tensor(a, requires_grad=True) for a in (start, decoder[:-1], decoder[-1]))
+        b = tensor(bias, requires_grad=self.use_bias)
         trained = [W, V, c, *([b] if self.use_bias else [])]
         optimiser = torch.optim.AdamW(trained, lr=self.learning_rate, weight_decay=self.weight_decay)
+        best, kept = np.inf, (start, bias)
         for epoch in range(self.epochs):
+            total, before = 0.0, (W.detach().numpy().copy(), b.detach().numpy().copy())
             for batch in rows.batches(self.batch, (*run.seed_of(rows.width), epoch)):
-                part = torch.as_tensor(np.array(batch, np.float32)) if isinstance(batch, np.ndarray) else batch.cpu()
+                part = tensor(np.asarray(batch)) if isinstance(batch, np.ndarray) else batch.float().cpu()
                 part = torch.nn.functional.normalize(part) if self.normalize else part
                 soft = torch.sigmoid(part @ W + b)
                 hard = soft + ((soft > 0.5).float() - soft).detach()
@@ -123,8 +124,19 @@ class FSQ:
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
-            run.progress.note(f"epoch {epoch + 1}, loss {loss.item():.6f}")
-        return W.detach().numpy(), b.detach().numpy()
+                total += loss.item() * len(part)
+            if total < best:
+                best, kept = total, before
+            run.progress.note(f"epoch {epoch + 1}, loss {total / rows.shape[0]:.6f}")
+        return kept
+
+    def _start(self, x: NDArray[np.float64], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+        """ITQ directions, scaled so that typical projections are of the order of one; random ones beyond d."""
+        d, found = x.shape[1], min(self.bits, x.shape[1])
+        directions, bias = rng.normal(size=(d, self.bits)), np.zeros(self.bits)
+        directions[:, :found], bias[:found] = _itq(x, found, rng, self.use_bias)
+        scale = np.abs(x @ directions + bias).mean() + 1e-12
+        return directions / scale, bias / scale
 
 
 def _itq(
