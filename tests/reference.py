@@ -79,6 +79,20 @@ def prq_kmeans(X, sizes, init, top_k=2, beta=15.0, iterations=25):
     return mean, codebooks, codes
 
 
+def without_projection(X, sizes, init, top_k=2, beta=15.0, iterations=25):
+    """Global removal and top-k refinement, but Euclidean, with whole centroids subtracted and residuals normalised."""
+    bar = [norm([float(v) for v in x]) for x in X]
+    mean = [math.fsum(x[t] for x in bar) / len(bar) for t in range(len(bar[0]))]
+    rows = [norm(residual(x, mean, 0.0)) for x in bar]
+    codes = [[] for _ in rows]
+    for size, start in zip(sizes, init, strict=True):
+        centroids = cluster(rows, list(start), min(top_k, size), beta, iterations, half_squared_distance)
+        for i, r in enumerate(rows):
+            codes[i].append(best([half_squared_distance(r, c) for c in centroids], 1)[0])
+        rows = [norm(residual(r, centroids[z[-1]], 1.0)) for r, z in zip(rows, codes, strict=True)]
+    return codes
+
+
 def rq_kmeans(X, sizes, init, iterations=25, normalize=True):
     """Eqs. 1 and 2 from given initial rows, residuals (and inputs) normalised or not."""
     rows = [[float(v) for v in x] for x in X]

@@ -31,6 +31,12 @@ def test_quality_by_hand():
     assert q["prefix_gini"] == pytest.approx([0.0, 2 * (1 + 4 + 9) / (3 * 6) - 4 / 3])
 
 
+def test_prefixes_that_would_share_a_number_in_a_smaller_radix_are_told_apart():
+    q = sidkit.quality(np.array([[0, 2], [1, 0], [0, 1], [1, 1]]), (2, 3))
+    assert q["distinct_sids"] == 4
+    assert q["icr_per_sid"] == 1.0
+
+
 def test_gini_is_zero_for_equal_shares_and_grows_with_inequality():
     assert gini(np.array([5, 5, 5, 5])) == pytest.approx(0.0)
     assert gini(np.array([1, 3])) == pytest.approx(2 * (1 + 6) / (2 * 4) - 1.5)

@@ -36,6 +36,12 @@ def test_prq_kmeans_in_float32_agrees_on_999_tokens_of_1000():
     assert (ours == np.array(codes)).mean() >= 0.999
 
 
+def test_without_projection_is_its_euclidean_counterpart_code_for_code():
+    X, init, sizes = rows_and_starts(5)
+    fitted = sidkit.without_projection(sizes, top_k=3, beta=6.0).fit(X, init=init)
+    assert fitted.fit_codes.tolist() == reference.without_projection(X, sizes, init, 3, 6.0)
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 def test_rq_kmeans_is_equations_1_and_2_code_for_code(normalize):
     X, init, sizes = rows_and_starts(11)

@@ -141,13 +141,10 @@ def test_ablations_draw_the_same_initial_rows(rng):
 
 
 def test_levels_draw_different_rows(rng):
-    X = rng.normal(size=(100, 8))
+    """A row that became a level-1 centroid leaves nothing; were it drawn again, level 2 would start at zeros."""
+    X = rng.normal(size=(1000, 8))
     fitted = sidkit.rq_kmeans((10, 10), iterations=0, normalize=False).fit(X)
-    first = {tuple(row) for row in fitted.codebooks[0].tolist()}
-    drawn = [i for i, row in enumerate(X.tolist()) if tuple(row) in first]
-    # rows that became level-1 centroids have a zero residual: were they drawn again, level 2 would be all zeros
-    assert len(drawn) == 10
-    assert (np.abs(fitted.codebooks[1]).sum(axis=1) > 0).sum() >= 5
+    assert (np.abs(fitted.codebooks[1]).sum(axis=1) > 0).all()
 
 
 def test_exact_ties_go_to_the_lowest_index():
