@@ -1,7 +1,8 @@
 """The paper in plain float64 loops: slow, and written from Algorithm 1 alone.
 
 Decisions the paper leaves open, the same as sidkit documents: a zero vector has cosine 0 with everything; ties go to
-the lowest index; an empty centroid stays; a residual shorter than 1e-12 of its row is zero.
+the lowest index; an empty centroid stays; in Euclidean levels of normalised residuals zero rows have no say; a
+residual shorter than 1e-12 of its row is zero.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def best(scores: list[float], k: int) -> list[int]:
     return sorted(range(len(scores)), key=lambda j: (-scores[j], j))[:k]
 
 
-def cluster(rows: list[Vector], start: list[int], top_k: int, beta: float, iterations: int, score=cos) -> list[Vector]:
+def cluster(rows, start, top_k, beta, iterations, score=cos, skip_zero=False) -> list[Vector]:
     """Eqs. 10 to 12."""
     centroids = [list(rows[i]) for i in start]
     d = len(rows[0])
@@ -49,6 +50,8 @@ def cluster(rows: list[Vector], start: list[int], top_k: int, beta: float, itera
         mass = [0.0] * len(centroids)
         total = [[0.0] * d for _ in centroids]
         for r in rows:
+            if skip_zero and not any(r):
+                continue
             s = [score(r, c) for c in centroids]
             near = best(s, top_k)
             peak = max(s[j] for j in near)
@@ -86,7 +89,7 @@ def without_projection(X, sizes, init, top_k=2, beta=15.0, iterations=25):
     rows = [norm(residual(x, mean, 0.0)) for x in bar]
     codes = [[] for _ in rows]
     for size, start in zip(sizes, init, strict=True):
-        centroids = cluster(rows, list(start), min(top_k, size), beta, iterations, half_squared_distance)
+        centroids = cluster(rows, list(start), min(top_k, size), beta, iterations, half_squared_distance, True)
         for i, r in enumerate(rows):
             codes[i].append(best([half_squared_distance(r, c) for c in centroids], 1)[0])
         rows = [norm(residual(r, centroids[z[-1]], 1.0)) for r, z in zip(rows, codes, strict=True)]
@@ -99,7 +102,7 @@ def rq_kmeans(X, sizes, init, iterations=25, normalize=True):
     rows = [norm(x) for x in rows] if normalize else rows
     codebooks, codes = [], [[] for _ in rows]
     for start in init:
-        centroids = cluster(rows, list(start), 1, 1.0, iterations, half_squared_distance)
+        centroids = cluster(rows, list(start), 1, 1.0, iterations, half_squared_distance, normalize)
         codebooks.append(centroids)
         for i, r in enumerate(rows):
             codes[i].append(best([half_squared_distance(r, c) for c in centroids], 1)[0])

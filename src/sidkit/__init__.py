@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from .recipes import pq_kmeans as pq_kmeans
     from .recipes import prq_kmeans as prq_kmeans
     from .recipes import prq_opq as prq_opq
+    from .recipes import r3_vae as r3_vae
     from .recipes import res_kmeans_fsq as res_kmeans_fsq
     from .recipes import retain as retain
     from .recipes import rq_gmm as rq_gmm
     from .recipes import rq_kmeans as rq_kmeans
     from .recipes import rq_opq as rq_opq
+    from .recipes import rq_vae as rq_vae
     from .recipes import without_global as without_global
     from .recipes import without_projection as without_projection
     from .recipes import without_soft as without_soft
@@ -48,6 +50,8 @@ _HOMES = {  # every public name is imported when first used, so that `import sid
     "prq_kmeans": "recipes",
     "quality": "report.metrics",
     "retain": "recipes",
+    "r3_vae": "recipes",
+    "rq_vae": "recipes",
     "res_kmeans_fsq": "recipes",
     "prq_opq": "recipes",
     "rq_opq": "recipes",

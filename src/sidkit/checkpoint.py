@@ -3,7 +3,7 @@
     folder/
       level-1/               one folder per key, replaced whole in one rename
         state.safetensors    arrays: weights, moments, random states
-        state.json           plain facts, whose fit it is, and the SHA-256 of the arrays
+        state.json           plain facts, whose fit it is, and the SHA-256 of the arrays and of itself
 
 A reader finds the state before a save or the state after it, whenever the writer was killed. Nothing is pickled.
 """
@@ -58,13 +58,14 @@ class Checkpoint:
     def save(self, key: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Replace the state of this key, whole or not at all."""
         data = write_arrays({name: np.array(array, order="C") for name, array in arrays.items()})
-        state = {
+        state: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "identity": self.identity,
             "facts": dict(facts),
             "arrays_sha256": hashlib.sha256(data).hexdigest(),
         }
+        state["sha256"] = _digest(state)
         with replace_folder(self._place(key)) as folder:
             (folder / ARRAYS).write_bytes(data)
             (folder / FACTS).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
@@ -82,6 +83,8 @@ class Checkpoint:
             raise StoreError(f"the checkpoint {place} cannot be read ({error}); {_ADVICE}") from error
         if not isinstance(state, dict) or (state.get("format"), state.get("version")) != (FORMAT, VERSION):
             raise StoreError(f"{place} is no checkpoint that this sidkit reads; {_ADVICE}")
+        if state.pop("sha256", None) != _digest(state):
+            raise StoreError(f"the checkpoint {place} is damaged: {FACTS} fails its SHA-256; {_ADVICE}")
         if state.get("identity") != self.identity:
             raise StoreError(
                 f"the checkpoint {place} is of another fit (its spec, seed or data differ); name another folder, "
@@ -112,3 +115,7 @@ class Checkpoint:
 
 
 _ADVICE = "remove it to start afresh"
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()

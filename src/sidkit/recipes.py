@@ -15,6 +15,7 @@ from .product import OPQ, PQ
 from .scalar import FSQ
 from .stage import Stage
 from .tokenizer import Tokenizer
+from .vae.recipes import r3_vae, rq_vae
 
 __all__ = [
     "RECIPES",
@@ -23,12 +24,14 @@ __all__ = [
     "pq_kmeans",
     "prq_kmeans",
     "prq_opq",
+    "r3_vae",
     "recipe",
     "res_kmeans_fsq",
     "retain",
     "rq_gmm",
     "rq_kmeans",
     "rq_opq",
+    "rq_vae",
     "without_global",
     "without_projection",
     "without_soft",
@@ -49,8 +52,12 @@ def rq_kmeans(sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bo
     normalize   residuals scaled to length one before the next level, as OneSearch and the paper's industrial
                 analysis do, and inputs likewise; False is the plain variant, in which centroids add up to the input.
     """
-    levels = (Level(KMeans(K, "euclidean", iterations=iterations), Residual(1.0, normalize)) for K in sizes)
+    levels = (Level(_plain(K, iterations, normalize), Residual(1.0, normalize)) for K in sizes)
     return Tokenizer((*([Normalize()] if normalize else []), *levels), "rq-kmeans")
+
+
+def _plain(size: int, iterations: int, normalize: bool) -> KMeans:
+    return KMeans(size, "euclidean", iterations=iterations, skip_zero=normalize)
 
 
 def without_global(
@@ -91,8 +98,8 @@ def retain(keep: float = 0.5, sizes: Sequence[int] = PUBLIC, iterations: int = 2
     """
     first, *others = sizes
     levels = (
-        Level(KMeans(first, "euclidean", iterations=iterations), Residual(keep, normalize)),
-        *(Level(KMeans(K, "euclidean", iterations=iterations), Residual(1.0, normalize)) for K in others),
+        Level(_plain(first, iterations, normalize), Residual(keep, normalize)),
+        *(Level(_plain(K, iterations, normalize), Residual(1.0, normalize)) for K in others),
     )
     return Tokenizer((*([Normalize()] if normalize else []), *levels), "retain")
 
@@ -104,7 +111,7 @@ def rq_gmm(
 
     normalize   as in `rq_kmeans`, which the paper compares it with (inferred).
     """
-    levels = (Level(GMM(K, iterations, floor), Residual(1.0, normalize)) for K in sizes)
+    levels = (Level(GMM(K, iterations, floor, skip_zero=normalize), Residual(1.0, normalize)) for K in sizes)
     return Tokenizer((*([Normalize()] if normalize else []), *levels), "rq-gmm")
 
 
@@ -186,6 +193,8 @@ _ALL: tuple[Callable[..., Tokenizer], ...] = (
     rq_gmm,
     pq_kmeans,
     opq_kmeans,
+    rq_vae,
+    r3_vae,
     rq_opq,
     res_kmeans_fsq,
     prq_opq,
@@ -203,7 +212,8 @@ def recipe(name: str, **options: Any) -> Tokenizer:
     if key not in RECIPES:
         raise SpecError(f"no recipe {name!r}{did_you_mean(key, RECIPES)} (known: {', '.join(RECIPES)})")
     known = signature(RECIPES[key]).parameters
+    takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     for option in options:
-        if option not in known:
+        if option not in known and not takes_more:
             raise SpecError(f"{key} has no option {option!r} (it has: {', '.join(known)})")
     return RECIPES[key](**options)

@@ -32,6 +32,9 @@ KINDS: dict[str, str] = {
     "PQ": "sidkit.product",
     "OPQ": "sidkit.product",
     "FSQ": "sidkit.scalar",
+    "RQVAE": "sidkit.vae.rqvae",
+    "R3VAE": "sidkit.vae.r3vae",
+    "Training": "sidkit.vae.training",
 }
 
 ENTRY_POINTS = "sidkit.stages"

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from .checkpoint import Checkpoint
 from .errors import SpecError
 from .geometry import Array
 from .progress import Progress, Silent
@@ -61,6 +62,7 @@ class Run:
     seed: int = 0
     init: Sequence[NDArray[np.integer[Any]]] | None = None
     progress: Progress = field(default_factory=Silent)
+    checkpoint: Checkpoint | None = None  # where unfinished work is kept, if anywhere
 
     def seed_of(self, level: int) -> tuple[int, int]:
         return self.seed, level
@@ -68,7 +70,8 @@ class Run:
     def start_rows(self, rows: Rows, size: int, level: int) -> NDArray[Any]:
         """The rows that start a codebook of this size: those asked for, or a draw of this level's own.
 
-        A draw takes different rows as long as there are any: two equal centroids would leave one of them empty.
+        A draw takes different rows as long as there are any, and rows of zero length last: two equal centroids would
+        leave one of them empty.
         """
         n = rows.shape[0]
         if n < size:
@@ -89,8 +92,8 @@ class Run:
 
 
 def _different_first(x: NDArray[Any]) -> NDArray[Any]:
-    """The same rows in the same order, but repeated ones last."""
+    """The same rows in the same order, but repeated ones and zeros last."""
     first = np.unique(x + 0.0, axis=0, return_index=True)[1]
     again = np.ones(len(x), bool)
-    again[first] = False
+    again[first] = ~x[first].any(axis=1)
     return x[np.argsort(again, kind="stable")]

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from ..arrays import require_array
 from ..engine import engine_of
+from ..engine.cpu import soft_weights
 from ..errors import SpecError
 from ..geometry import Array, squared_length
 from ..rows import Rows, Sums
 from ..stage import Run
-from .kmeans import Centroids, check_size, soft_weights
+from .kmeans import Centroids, check_size
 from .loop import refine
 
 __all__ = ["Balanced", "Priced"]

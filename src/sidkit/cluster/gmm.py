@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..arrays import like, namespace, require_array
 from ..errors import SpecError
-from ..geometry import Array
+from ..geometry import Array, squared_length
 from ..rows import Rows, Sums
 from ..stage import Run
 from .kmeans import KMeans, check_size
@@ -68,6 +68,7 @@ class GMM:
     tolerance    stop when the mean log-likelihood gains less. Inferred: scikit-learn's 1e-3.
     warm         k-means passes that place the means first. Inferred: 10.
     spread       first variances: of all rows ("rows", inferred) or within the k-means clusters ("clusters").
+    skip_zero    as in `KMeans`.
     A component whose mass falls under 1e-8 keeps its parameters (inferred).
     """
 
@@ -77,6 +78,7 @@ class GMM:
     tolerance: float = 1e-3
     warm: int = 10
     spread: Literal["rows", "clusters"] = "rows"
+    skip_zero: bool = False
 
     def __post_init__(self) -> None:
         check_size(self.size)
@@ -94,7 +96,7 @@ class GMM:
         return Mixture(means, variances, require_array(arrays, "weights", (self.size,)))
 
     def start(self, rows: Rows, run: Run) -> Mixture:
-        centroids = KMeans(self.size, "euclidean", iterations=self.warm).fit(rows, run)
+        centroids = KMeans(self.size, "euclidean", iterations=self.warm, skip_zero=self.skip_zero).fit(rows, run)
         one = np.zeros(1) if self.spread == "rows" else None
 
         def moments(x: Array, codes: Array) -> Sums:
@@ -108,6 +110,7 @@ class GMM:
         return Mixture(means, np.broadcast_to(variances, means.shape).copy(), np.full(self.size, 1 / self.size))
 
     def statistics(self, clusters: Mixture, x: Array, codes: Array) -> Sums:
+        x = x[(squared_length(x) > 0)[:, 0]] if self.skip_zero else x
         joint = clusters.log_joint(x)
         xp = namespace(joint)
         peak = xp.amax(joint, axis=1, keepdims=True)

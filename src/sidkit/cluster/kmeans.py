@@ -62,6 +62,8 @@ class KMeans:
                up to a constant, when rows and centroids have length one.
     empty      a centroid that no row counts among its top k is left where it is ("keep"; the paper is silent), or
                moved beside the centroid with the largest mass, both nudged by 1/1024 ("split", as faiss does).
+    skip_zero  rows with nothing left have no say. Among rows of length one, Euclidean k-means would otherwise gather
+               them in a centroid at the origin, which is nearer to most rows than any centroid of length one.
     """
 
     size: int
@@ -71,6 +73,7 @@ class KMeans:
     iterations: int = 25
     scale: float = 0.5
     empty: Literal["keep", "split"] = "keep"
+    skip_zero: bool = False
 
     def __post_init__(self) -> None:
         check_size(self.size)
@@ -96,10 +99,9 @@ class KMeans:
 
     def statistics(self, clusters: Centroids, x: Array, codes: Array) -> Sums:
         engine = engine_of(x)
-        index, score = engine.top(x, clusters.book(x), min(self.top_k, self.size))
-        score = self._similarity(x, score)
-        mass, total = engine.add_up(x, index, soft_weights(score, self.beta), self.size)
-        return mass, total, score[:, 0].sum(keepdims=True)
+        x = x[(squared_length(x) > 0)[:, 0]] if self.skip_zero else x
+        sums: Sums = engine.soft_sums(x, clusters.book(x), min(self.top_k, self.size), self.beta, self.scale)
+        return sums
 
     def update(self, clusters: Centroids, sums: Sums) -> Centroids:
         mass, total = np.asarray(sums[0]), np.asarray(sums[1])
@@ -114,20 +116,6 @@ class KMeans:
 
     def finish(self, clusters: Centroids, dtype: Any) -> Centroids:
         return Centroids(clusters.centroids.astype(dtype), self.metric)
-
-    def _similarity(self, x: Array, score: Array) -> Array:
-        """Engine scores turned into s of the formula, in float64: (n, k)."""
-        square = squared_length(x)
-        if self.metric == "cosine":  # the score is |x| cos
-            length = square**0.5
-            return (score / (length + (length == 0))).astype(np.float64)
-        return 2.0 * self.scale * (score.astype(np.float64) - 0.5 * square)
-
-
-def soft_weights(score: Array, beta: float) -> Array:
-    """exp(beta s) over each row's candidates, made to sum to one (paper, Eq. 11): (n, k) -> (n, k)."""
-    weight = np.exp(beta * (score - score[:, :1]))
-    return weight / weight.sum(axis=1, keepdims=True)
 
 
 def check_size(size: int) -> None:

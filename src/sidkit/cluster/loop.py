@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
+from ..engine import native
 from ..geometry import Array
 from ..rows import Rows, Sums
 from ..stage import Run
@@ -71,6 +72,7 @@ class Clusterer(Protocol[C]):
 def refine(cluster: Clusterer[C], rows: Rows, run: Run) -> C:
     """Fit a clusterer to rows: exactly `iterations` passes, fewer only if another would change nothing."""
     n, level = rows.shape[0], rows.width
+    native.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
     clusters = cluster.start(rows, run)
     run.progress.start(f"level {level + 1}", n * cluster.iterations)
     for done in range(cluster.iterations):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from ..geometry import squared_length, unit
+from . import native
 
 Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int32]
@@ -53,6 +54,8 @@ def book(centroids: Floats, metric: str, x: Floats, bonus: Floats | None = None)
 
 def top(x: Floats, book: Book, k: int) -> tuple[Codes, Floats]:
     """The k best codewords of every row and their scores, best first: (n, k), (n, k)."""
+    if native.ready(x, k):
+        return native.top(x, book, k)
     index = np.empty((len(x), k), np.int32)
     score = np.empty((len(x), k), x.dtype)
     for rows, scores in _scored(x, book):
@@ -71,6 +74,8 @@ def nearest(x: Floats, book: Book) -> Codes:
     Winners ahead by less than rounding error are settled in float64, lowest index first, so that a row gets the
     same codeword whatever block it was scored in.
     """
+    if native.ready(x):
+        return native.nearest(x, book)
     best = np.empty(len(x), np.int32)
     margin = rounding(x, book)
     for rows, scores in _scored(x, book):
@@ -81,6 +86,31 @@ def nearest(x: Floats, book: Book) -> Codes:
         if len(doubtful):
             best[rows][doubtful] = _settle(x[rows][doubtful], near[doubtful], book)
     return best
+
+
+def soft_sums(x: Floats, book: Book, k: int, beta: float, scale: float) -> tuple[NDArray[np.float64], ...]:
+    """One fitting pass: mass (K,) and sums (K, d) of softly assigned rows, and the best similarities summed (1,).
+
+    s = cos(x, c) or, for a book with offsets, -scale |x - c|^2;   w_j = exp(beta s_j) / sum over the k best
+    """
+    if native.ready(x, k):
+        return native.soft_sums(x, book, k, beta, scale)
+    index, score = top(x, book, k)
+    square = squared_length(x)
+    if book.offset is None:  # the score is |x| cos
+        length = np.sqrt(square)
+        similarity = (score / (length + (length == 0))).astype(np.float64)
+    else:
+        similarity = 2.0 * scale * (score.astype(np.float64) - 0.5 * square)
+    mass, total = add_up(x, index, soft_weights(similarity, beta), len(book))
+    return mass, total, similarity[:, 0].sum(keepdims=True)
+
+
+def soft_weights(score: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
+    """exp(beta s) over each row's candidates, made to sum to one (paper, Eq. 11): (n, k) -> (n, k)."""
+    weight = np.exp(beta * (score - score[:, :1]))
+    normal: NDArray[np.float64] = weight / weight.sum(axis=1, keepdims=True)
+    return normal
 
 
 def add_up(x: Floats, index: Codes, weight: NDArray[np.float64], size: int) -> tuple[NDArray[np.float64], ...]:

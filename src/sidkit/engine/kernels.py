@@ -4,14 +4,17 @@ A program holds a tile of rows and walks over the codebook, SLOTS codewords at a
 same slot of successive blocks it keeps the best DEPTH, with the block's number in the low bits of the score, so that
 a score costs one logical operation and 2 DEPTH minima and maxima, all in registers. What a full slot pushes out is
 remembered by its maximum alone: if that could have been among the top k, the row is put on a list and done again by
-`repair` (fit) or `settle` (tokens). The top k are drawn from the slots once, at the end.
+`kernels_again`. The top k are drawn from the slots once, at the end.
 """
+
+# mypy: ignore-errors
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+ASM: tl.constexpr = tl.constexpr(not triton.knobs.runtime.interpret)  # the interpreter knows no assembler
 WORST: tl.constexpr = tl.constexpr(-3.0e38)  # below every score, and finite: its low bits may be written over
 
 
@@ -19,17 +22,24 @@ WORST: tl.constexpr = tl.constexpr(-3.0e38)  # below every score, and finite: it
 def top_kernel(
     x, x_low, row_scale, row_length,  # rows (n, D), their low halves, 2^e and |x| of every row
     c, c_low, offset,                 # codebook (blocks * SLOTS, DP), its low halves, offset of every codeword
-    code, weight, counts, best, longest,  # fit: see _emit
+    code, weight, counts, best, longest,  # fit: see emit
     index, value,                     # tokens: (n, K_TOP)
     listed, list_length,              # rows to be done again
-    n, K, blocks, block_mask, book_scale, tolerance, reach, offset_reach, beta, scale, sub,
+    n, K, blocks, book_scale, tolerance, reach, offset_reach, beta, scale, sub, groups,
     D: tl.constexpr, DP: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, SLOTS: tl.constexpr, SPLIT: tl.constexpr,
     K_TOP: tl.constexpr, KP: tl.constexpr, DEPTH: tl.constexpr, EVICT: tl.constexpr, PACK: tl.constexpr,
-    PASSES: tl.constexpr, TF32: tl.constexpr, HAS_LENGTH: tl.constexpr, HAS_OFFSET: tl.constexpr,
+    LOW: tl.constexpr, PASSES: tl.constexpr, TF32: tl.constexpr, HAS_LENGTH: tl.constexpr, HAS_OFFSET: tl.constexpr,
     RAGGED: tl.constexpr, COSINE: tl.constexpr, FIT: tl.constexpr, RANK_BITS: tl.constexpr,
 ):  # fmt: skip
-    """One tile of BM rows against the whole codebook."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    """One tile of BM rows against the whole codebook.
+
+    Programs that run together take their rows from different sub-blocks, lest they wait for each other's counters.
+    """
+    tile = tl.program_id(0)
+    start = (tile % groups) * sub + (tile // groups) * BM
+    if start >= n:
+        return
+    rows = start + tl.arange(0, BM)
     live = rows < n
     slot = tl.arange(0, SLOTS)
     m1 = tl.full([BM, SLOTS], WORST, tl.float32)
@@ -69,8 +79,8 @@ def top_kernel(
             else:
                 s = tl.dot(xt, tl.trans(ct))
             m1, m2, m3, out = _keep(
-                s, block, m1, m2, m3, out, grow, offset, K, blocks, block_mask,
-                BM, SLOTS, SPLIT, DEPTH, EVICT, HAS_OFFSET, RAGGED,
+                s, block, m1, m2, m3, out, grow, offset, K, blocks, LOW,
+                BM, SLOTS, SPLIT, DEPTH, EVICT, PACK, HAS_OFFSET, RAGGED,
             )  # fmt: skip
     else:
         length = tl.load(row_length + rows, mask=live, other=0.0)
@@ -98,23 +108,21 @@ def top_kernel(
                 s = tl.dot(xt, tl.trans(ct), s)
             if step % steps == steps - 1:
                 m1, m2, m3, out = _keep(
-                    s, block, m1, m2, m3, out, grow, offset, K, blocks, block_mask,
-                    BM, SLOTS, SPLIT, DEPTH, EVICT, HAS_OFFSET, RAGGED,
+                    s, block, m1, m2, m3, out, grow, offset, K, blocks, LOW,
+                    BM, SLOTS, SPLIT, DEPTH, EVICT, PACK, HAS_OFFSET, RAGGED,
                 )  # fmt: skip
                 s = tl.zeros([BM, BN], tl.float32)
 
     ROUNDS: tl.constexpr = K_TOP if FIT else K_TOP + 1
-    values, indices = _draw(m1, m2, m3, slot, K, blocks, block_mask, BM, SLOTS, SPLIT, DEPTH, ROUNDS, KP, PACK)
+    values, indices, key = _draw(m1, m2, m3, slot, K, blocks, LOW, BM, SLOTS, SPLIT, DEPTH, ROUNDS, KP, PACK, HAS_OFFSET)
     rank = tl.arange(0, KP)[None, :]
     last = tl.max(tl.where(rank == K_TOP - 1, values, WORST), 1)
     if FIT:
-        doubtful = tl.zeros([BM], tl.int1)
+        doubtful = key < 0  # ties of negative cosines went to the highest
+        if HAS_OFFSET:
+            doubtful = tl.zeros([BM], tl.int1)
         if EVICT:
-            low = block_mask
-            if PACK:
-                low = block_mask * SLOTS + (SLOTS - 1)
-            kept = (out.to(tl.int32, bitcast=True) & ~low).to(tl.float32, bitcast=True)
-            doubtful = kept >= last
+            doubtful = doubtful | (out >= key)
     else:
         next_best = tl.max(tl.where(rank == K_TOP, values, WORST), 1)
         slack = tolerance * (length * reach + offset_reach) * grow
@@ -123,7 +131,7 @@ def top_kernel(
     _list(rows, doubtful, listed, list_length)
     values = values / grow[:, None]
     if FIT:
-        _emit(
+        emit(
             rows, live & ~doubtful, values, indices, length, code, weight, counts, best, K, sub, beta, scale,
             K_TOP, KP, COSINE, RANK_BITS,
         )  # fmt: skip
@@ -136,9 +144,9 @@ def top_kernel(
 
 @triton.jit
 def _keep(
-    s, block, m1, m2, m3, out, grow, offset, K, blocks, block_mask,
+    s, block, m1, m2, m3, out, grow, offset, K, blocks, LOW: tl.constexpr,
     BM: tl.constexpr, SLOTS: tl.constexpr, SPLIT: tl.constexpr, DEPTH: tl.constexpr, EVICT: tl.constexpr,
-    HAS_OFFSET: tl.constexpr, RAGGED: tl.constexpr,
+    PACK: tl.constexpr, HAS_OFFSET: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
     """The lists after a block of scores (BM, SLOTS * SPLIT) has passed over them."""
     if HAS_OFFSET:
@@ -149,32 +157,49 @@ def _keep(
         s = tl.where((col < K)[None, :], s, WORST)
     last = blocks * SPLIT - 1
     if SPLIT == 1:
-        m1, m2, m3, out = _insert(s, last - block, block_mask, m1, m2, m3, out, DEPTH, EVICT)
+        key = marked(s, last - block, LOW, SLOTS, PACK, HAS_OFFSET)
+        m1, m2, m3, out = _insert(key, m1, m2, m3, out, DEPTH, EVICT)
     elif SPLIT == 2:
-        a, b = _halves(s, BM, SLOTS)
-        m1, m2, m3, out = _insert(a, last - 2 * block, block_mask, m1, m2, m3, out, DEPTH, EVICT)
-        m1, m2, m3, out = _insert(b, last - 2 * block - 1, block_mask, m1, m2, m3, out, DEPTH, EVICT)
+        m1, m2, m3, out = _insert_two(s, last - 2 * block, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET)
     else:
-        ab, cd = _halves(s, BM, 2 * SLOTS)
-        a, b = _halves(ab, BM, SLOTS)
-        m1, m2, m3, out = _insert(a, last - 4 * block, block_mask, m1, m2, m3, out, DEPTH, EVICT)
-        m1, m2, m3, out = _insert(b, last - 4 * block - 1, block_mask, m1, m2, m3, out, DEPTH, EVICT)
-        a, b = _halves(cd, BM, SLOTS)
-        m1, m2, m3, out = _insert(a, last - 4 * block - 2, block_mask, m1, m2, m3, out, DEPTH, EVICT)
-        m1, m2, m3, out = _insert(b, last - 4 * block - 3, block_mask, m1, m2, m3, out, DEPTH, EVICT)
+        left, right = halves(s, BM, 2 * SLOTS)
+        m1, m2, m3, out = _insert_two(left, last - 4 * block, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET)
+        m1, m2, m3, out = _insert_two(right, last - 4 * block - 2, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET)
     return m1, m2, m3, out
 
 
 @triton.jit
-def _halves(s, BM: tl.constexpr, W: tl.constexpr):
+def halves(s, BM: tl.constexpr, W: tl.constexpr):
     """The left and the right half of (BM, 2 W) columns."""
     return tl.split(tl.permute(tl.reshape(s, [BM, 2, W]), [0, 2, 1]))
 
 
 @triton.jit
-def _insert(s, mark, block_mask, m1, m2, m3, out, DEPTH: tl.constexpr, EVICT: tl.constexpr):
-    """Scores marked with their block's number (counted from the last, so that ties go to the lowest) sorted in."""
-    key = ((s.to(tl.int32, bitcast=True) & ~block_mask) | mark).to(tl.float32, bitcast=True)
+def marked(s, mark, LOW: tl.constexpr, SLOTS: tl.constexpr, PACK: tl.constexpr, SIGNED: tl.constexpr):
+    """Scores with their block's number in the low bits, counted from the last, so that ties go to the lowest.
+
+    PACK adds the slot's number, which spares the search for a winner's column; the score keeps 23 bits less those of
+    a codeword's number, so it is for scores that have no more to lose. SIGNED turns the marks of negative scores
+    around, of which the larger is the one with smaller bits.
+    """
+    low: tl.constexpr = LOW * SLOTS + SLOTS - 1 if PACK else LOW
+    if PACK:
+        mark = (mark * SLOTS + (SLOTS - 1 - tl.arange(0, SLOTS)))[None, :]
+    bits = s.to(tl.int32, bitcast=True)
+    if SIGNED:
+        mark = mark ^ ((bits >> 31) & low)
+    if ASM:  # the compiler makes two instructions of (bits & ~low) | mark, in the innermost loop
+        bits = tl.inline_asm_elementwise(
+            "lop3.b32 $0, $1, $2, $3, 0xEA;", "=r,r,r,r", [bits, ~low, mark], tl.int32, is_pure=True, pack=1
+        )
+    else:
+        bits = (bits & ~low) | mark
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _insert(key, m1, m2, m3, out, DEPTH: tl.constexpr, EVICT: tl.constexpr):
+    """The lists with one more score each, and the best of what fell out."""
     low = tl.minimum(m1, key)
     m1 = tl.maximum(m1, key)
     if DEPTH > 1:
@@ -191,39 +216,56 @@ def _insert(s, mark, block_mask, m1, m2, m3, out, DEPTH: tl.constexpr, EVICT: tl
 
 
 @triton.jit
-def _draw(
-    m1, m2, m3, slot, K, blocks, block_mask,
-    BM: tl.constexpr, SLOTS: tl.constexpr, SPLIT: tl.constexpr, DEPTH: tl.constexpr, ROUNDS: tl.constexpr,
-    KP: tl.constexpr, PACK: tl.constexpr,
+def _insert_two(
+    s, mark, LOW: tl.constexpr, m1, m2, m3, out,
+    BM: tl.constexpr, SLOTS: tl.constexpr, DEPTH: tl.constexpr, EVICT: tl.constexpr, PACK: tl.constexpr,
+    SIGNED: tl.constexpr,
 ):  # fmt: skip
-    """The best ROUNDS of the lists: scores and codeword numbers, (BM, KP) each, best first.
+    """The lists with two more scores each; at depth 2 by merging sorted pairs, eight operations instead of ten."""
+    a, b = halves(s, BM, SLOTS)
+    a = marked(a, mark, LOW, SLOTS, PACK, SIGNED)
+    b = marked(b, mark - 1, LOW, SLOTS, PACK, SIGNED)
+    if DEPTH == 2:
+        high = tl.maximum(a, b)
+        second = tl.minimum(m1, high)
+        third = tl.maximum(m2, tl.minimum(a, b))
+        m1 = tl.maximum(m1, high)
+        m2 = tl.maximum(second, third)
+        if EVICT:
+            out = tl.maximum(out, tl.max(tl.minimum(second, third), 1))
+    else:
+        m1, m2, m3, out = _insert(a, m1, m2, m3, out, DEPTH, EVICT)
+        m1, m2, m3, out = _insert(b, m1, m2, m3, out, DEPTH, EVICT)
+    return m1, m2, m3, out
 
-    PACK writes the slot's number beside the block's, which spares the search for the winner's column; the score
-    keeps 23 bits less those of a codeword's number, so it is for scores that have no more to lose.
-    """
+
+@triton.jit
+def _draw(
+    m1, m2, m3, slot, K, blocks, LOW: tl.constexpr,
+    BM: tl.constexpr, SLOTS: tl.constexpr, SPLIT: tl.constexpr, DEPTH: tl.constexpr, ROUNDS: tl.constexpr,
+    KP: tl.constexpr, PACK: tl.constexpr, SIGNED: tl.constexpr,
+):  # fmt: skip
+    """The best ROUNDS of the lists: scores and codeword numbers, (BM, KP) each, best first; and the last one's key."""
     rank = tl.arange(0, KP)[None, :]
     values = tl.full([BM, KP], WORST, tl.float32)
     indices = tl.zeros([BM, KP], tl.int32)
     last = blocks * SPLIT * SLOTS - 1
-    low = block_mask
-    if PACK:
-        low = block_mask * SLOTS + (SLOTS - 1)
-        m1 = _packed(m1, slot, block_mask, low, SLOTS)
-        if DEPTH > 1:
-            m2 = _packed(m2, slot, block_mask, low, SLOTS)
-        if DEPTH > 2:
-            m3 = _packed(m3, slot, block_mask, low, SLOTS)
+    low: tl.constexpr = LOW * SLOTS + SLOTS - 1 if PACK else LOW
+    key = tl.full([BM], WORST, tl.float32)
     for r in tl.static_range(ROUNDS):
         key = tl.max(m1, 1)
         hit = m1 == key[:, None]
         bits = key.to(tl.int32, bitcast=True)
+        mark = bits & low
+        if SIGNED:
+            mark = mark ^ ((bits >> 31) & low)
         if PACK:
-            found = last - (bits & low)
+            found = last - mark
         else:
             column = tl.min(tl.where(hit, slot[None, :], SLOTS), 1)
             hit = slot[None, :] == column[:, None]
-            found = (blocks * SPLIT - 1 - (bits & low)) * SLOTS + column
-        if DEPTH == 1:
+            found = (blocks * SPLIT - 1 - mark) * SLOTS + column
+        if DEPTH == 1:  # noqa: SIM108
             m1 = tl.where(hit, WORST, m1)
         else:
             m1 = tl.where(hit, m2, m1)
@@ -235,14 +277,7 @@ def _draw(
         score = (bits & ~low).to(tl.float32, bitcast=True)
         values = tl.where(rank == r, score[:, None], values)
         indices = tl.where(rank == r, tl.minimum(found, K - 1)[:, None], indices)
-    return values, indices
-
-
-@triton.jit
-def _packed(m, slot, block_mask, low, SLOTS: tl.constexpr):
-    bits = m.to(tl.int32, bitcast=True)
-    bits = (bits & ~low) | ((bits & block_mask) * SLOTS + (SLOTS - 1 - slot)[None, :])
-    return bits.to(tl.float32, bitcast=True)
+    return values, indices, key
 
 
 @triton.jit
@@ -256,7 +291,7 @@ def _list(rows, doubtful, listed, list_length):
 
 
 @triton.jit
-def _emit(
+def emit(
     rows, live, values, indices, length, code, weight, counts, best, K, sub, beta, scale,
     K_TOP: tl.constexpr, KP: tl.constexpr, COSINE: tl.constexpr, RANK_BITS: tl.constexpr,
 ):  # fmt: skip
@@ -282,147 +317,3 @@ def _emit(
     if K_TOP > 1:
         tl.store(weight + put, w, mask=use)
     tl.store(best + rows, top, mask=live)
-
-
-@triton.jit
-def repair_kernel(
-    x, x_low, row_scale, row_length, c, c_low, offset, code, weight, counts, best, listed, list_length,
-    K, blocks, book_scale, beta, scale, sub,
-    D: tl.constexpr, DP: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, K_TOP: tl.constexpr,
-    KP: tl.constexpr, PASSES: tl.constexpr, TF32: tl.constexpr, HAS_LENGTH: tl.constexpr,
-    HAS_OFFSET: tl.constexpr, COSINE: tl.constexpr, RANK_BITS: tl.constexpr,
-):  # fmt: skip
-    """The listed rows again, one pass over the codebook for each of the top k: slow, and right for any scores."""
-    many = tl.load(list_length)
-    slot = tl.arange(0, BN)
-    part = tl.arange(0, BD)
-    rank = tl.arange(0, KP)[None, :]
-    for first in range(tl.program_id(0) * BM, many, tl.num_programs(0) * BM):
-        here = first + tl.arange(0, BM)
-        live = here < many
-        rows = tl.load(listed + here, mask=live, other=0)
-        at = rows.to(tl.int64)[:, None] * D
-        grow = tl.full([BM], 1.0, tl.float32)
-        if PASSES == 3:
-            grow = tl.load(row_scale + rows) * book_scale
-        square = tl.zeros([BM], tl.float32)
-        values = tl.full([BM, KP], WORST, tl.float32)
-        indices = tl.zeros([BM, KP], tl.int32)
-        bar = tl.full([BM], 3.0e38, tl.float32)  # the last one found: score and number
-        bar_at = tl.full([BM], -1, tl.int32)
-        for r in range(0, K_TOP):
-            top = tl.full([BM], WORST, tl.float32)
-            top_at = tl.zeros([BM], tl.int32)
-            for block in range(0, blocks):
-                col = block * BN + slot
-                s = tl.zeros([BM, BN], tl.float32)
-                for d in range(0, DP, BD):
-                    dim = d + part
-                    inside = live[:, None] & (dim < D)[None, :]
-                    xt = tl.load(x + at + dim[None, :], mask=inside, other=0.0)
-                    ct = tl.load(c + col[:, None] * DP + dim[None, :])
-                    if PASSES == 3:
-                        xl = tl.load(x_low + at + dim[None, :], mask=inside, other=0.0)
-                        cl = tl.load(c_low + col[:, None] * DP + dim[None, :])
-                        s = tl.dot(xt, tl.trans(cl), s)
-                        s = tl.dot(xl, tl.trans(ct), s)
-                    if TF32:
-                        s = tl.dot(xt, tl.trans(ct), s, input_precision="tf32")
-                    else:
-                        s = tl.dot(xt, tl.trans(ct), s)
-                    if (not HAS_LENGTH) and r == 0 and block == 0:
-                        square += tl.sum(xt.to(tl.float32) * xt.to(tl.float32), 1)
-                if HAS_OFFSET:
-                    s += tl.load(offset + col)[None, :] * grow[:, None]
-                below = (s < bar[:, None]) | ((s == bar[:, None]) & (col[None, :] > bar_at[:, None]))
-                s = tl.where(below & (col < K)[None, :], s, WORST)
-                peak = tl.max(s, 1)
-                peak_at = tl.min(tl.where(s == peak[:, None], col[None, :], 2147483647), 1)
-                better = peak > top
-                top = tl.where(better, peak, top)
-                top_at = tl.where(better, peak_at, top_at)
-            values = tl.where(rank == r, top[:, None], values)
-            indices = tl.where(rank == r, top_at[:, None], indices)
-            bar = top
-            bar_at = top_at
-        if HAS_LENGTH:
-            length = tl.load(row_length + rows)
-        else:
-            length = tl.sqrt_rn(square)
-        _emit(
-            rows, live, values / grow[:, None], indices, length, code, weight, counts, best, K, sub, beta, scale,
-            K_TOP, KP, COSINE, RANK_BITS,
-        )  # fmt: skip
-
-
-@triton.jit
-def settle_kernel(
-    x, exact, exact_offset, index, value, listed, list_length, K,
-    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, K_TOP: tl.constexpr,
-):  # fmt: skip
-    """The listed rows scored in float64, ties to the lowest index, one pass over the codebook for each of the top k."""
-    many = tl.load(list_length)
-    slot = tl.arange(0, BN)
-    part = tl.arange(0, BD)
-    for first in range(tl.program_id(0) * BM, many, tl.num_programs(0) * BM):
-        here = first + tl.arange(0, BM)
-        live = here < many
-        rows = tl.load(listed + here, mask=live, other=0).to(tl.int64)
-        bar = tl.full([BM], float("inf"), tl.float64)
-        bar_at = tl.full([BM], -1, tl.int32)
-        for r in range(0, K_TOP):
-            top = tl.full([BM], float("-inf"), tl.float64)
-            top_at = tl.zeros([BM], tl.int32)
-            for start in range(0, K, BN):
-                col = start + slot
-                s = tl.load(exact_offset + col, mask=col < K, other=0.0)[None, :] + tl.zeros([BM, BN], tl.float64)
-                for d in range(0, D, BD):
-                    dim = d + part
-                    xt = tl.load(x + rows[:, None] * D + dim[None, :], mask=live[:, None] & (dim < D)[None, :], other=0.0)
-                    there = (col < K)[:, None] & (dim < D)[None, :]
-                    ct = tl.load(exact + col.to(tl.int64)[:, None] * D + dim[None, :], mask=there, other=0.0)
-                    s += tl.sum(xt.to(tl.float64)[:, None, :] * ct[None, :, :], 2)
-                below = (s < bar[:, None]) | ((s == bar[:, None]) & (col[None, :] > bar_at[:, None]))
-                s = tl.where(below & (col < K)[None, :], s, float("-inf"))
-                peak = tl.max(s, 1)
-                peak_at = tl.min(tl.where(s == peak[:, None], col[None, :], 2147483647), 1)
-                better = peak > top
-                top = tl.where(better, peak, top)
-                top_at = tl.where(better, peak_at, top_at)
-            tl.store(index + rows * K_TOP + r, top_at, mask=live)
-            tl.store(value + rows * K_TOP + r, top.to(tl.float32), mask=live)
-            bar = top
-            bar_at = top_at
-
-
-@triton.jit
-def rescore_kernel(
-    x, exact, exact_offset, index, value, n,
-    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, K_TOP: tl.constexpr, KP: tl.constexpr,
-):  # fmt: skip
-    """The top k of every row, known as a set, scored in float64 and put in order."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    live = rows < n
-    rows = rows.to(tl.int64)
-    part = tl.arange(0, BD)
-    rank = tl.arange(0, KP)[None, :]
-    values = tl.full([BM, KP], float("-inf"), tl.float64)
-    numbers = tl.full([BM, KP], 2147483647, tl.int32)
-    for r in tl.static_range(K_TOP):
-        number = tl.load(index + rows * K_TOP + r, mask=live, other=0)
-        s = tl.load(exact_offset + number)
-        for d in range(0, D, BD):
-            dim = d + part
-            inside = live[:, None] & (dim < D)[None, :]
-            xt = tl.load(x + rows[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float64)
-            ct = tl.load(exact + number.to(tl.int64)[:, None] * D + dim[None, :], mask=inside, other=0.0)
-            s += tl.sum(xt * ct, 1)
-        values = tl.where(rank == r, s[:, None], values)
-        numbers = tl.where(rank == r, number[:, None], numbers)
-    for r in tl.static_range(K_TOP):
-        top = tl.max(values, 1)
-        top_at = tl.min(tl.where(values == top[:, None], numbers, 2147483647), 1)
-        tl.store(index + rows * K_TOP + r, top_at, mask=live)
-        tl.store(value + rows * K_TOP + r, top.to(tl.float32), mask=live)
-        values = tl.where(numbers == top_at[:, None], float("-inf"), values)
-        numbers = tl.where(numbers == top_at[:, None], 2147483647, numbers)

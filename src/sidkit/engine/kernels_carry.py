@@ -1,5 +1,7 @@
 """Triton: rows carried through the stages so far in one pass, in registers, and rounded for scoring on the way out."""
 
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 import triton
@@ -8,15 +10,15 @@ import triton.language as tl
 
 @triton.jit
 def carry_kernel(
-    x, table, codes, out, out_low, row_scale, row_length, n, first_row, code_stride,
+    x, table, inverse, codes, out, out_low, row_scale, row_length, n, first_row, code_stride,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, STEPS: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Rows (n, D) through STEPS, each (first row of its table, column of codes or -1, keep, normalize):
 
         r' = r - [keep c + (1 - keep) (r.c / |c|^2) c],   nothing if shorter than 1e-6 |r|,   over |r'| if asked
 
-    A first row of -1 stands for no table: the row is only normalized. SPLIT writes each row as two float16 halves,
-    2^e x = out + out_low, with 2^e |x| between 2^9 and 2^10 in its largest entry, and keeps 2^e and |x|.
+    A first row of -1 stands for no table: the row is only normalized. inverse holds 1 / |c|^2, or 0. SPLIT writes each
+    row as two float16 halves, 2^e x = out + out_low, its largest entry between 2^9 and 2^10, and keeps 2^e and |x|.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     live = rows < n
@@ -25,31 +27,15 @@ def carry_kernel(
     at = rows.to(tl.int64)[:, None] * D + dim[None, :]
     r = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
     for i in tl.static_range(len(STEPS)):
-        first: tl.constexpr = STEPS[i][0]
-        column: tl.constexpr = STEPS[i][1]
-        keep: tl.constexpr = STEPS[i][2]
-        if first >= 0:
-            number = tl.full([BM], first, tl.int64)
-            if column >= 0:
-                number += tl.load(codes + column * code_stride + first_row + rows, mask=live, other=0)
-            c = tl.load(table + number[:, None] * D + dim[None, :], mask=inside, other=0.0)
-            if keep == 1.0:
-                left = r - c
-            else:
-                square = tl.sum(c * c, 1)
-                share = tl.sum(r * c, 1) / (square + (square == 0).to(tl.float32))
-                left = r - (keep + (1.0 - keep) * share)[:, None] * c
-            size = tl.sum(left * left, 1)
-            survives = size > 1e-12 * tl.sum(r * r, 1)
-            r = tl.where(survives[:, None], left, 0.0)
-        if STEPS[i][3]:
-            length = tl.sqrt_rn(tl.sum(r * r, 1))
-            r = r / (length + (length == 0).to(tl.float32))[:, None]
+        r = _step(
+            r, table, inverse, codes, first_row + rows, live, inside, dim, code_stride,
+            STEPS[i][0], STEPS[i][1], STEPS[i][2], STEPS[i][3], STEPS[i - 1][3] if i > 0 else False, D, BM,
+        )  # fmt: skip
     if SPLIT:
         length = tl.sqrt_rn(tl.sum(r * r, 1))
         peak = tl.max(tl.abs(r), 1)
         exponent = (peak.to(tl.int32, bitcast=True) >> 23) & 255
-        exponent = tl.minimum(tl.maximum(127 + 9 + 127 - exponent, 1), 254)
+        exponent = tl.where(peak > 0, tl.minimum(tl.maximum(127 + 9 + 127 - exponent, 127 - 60), 127 + 60), 127)
         up = (exponent << 23).to(tl.float32, bitcast=True)
         scaled = r * up[:, None]
         high = scaled.to(tl.float16)
@@ -59,6 +45,38 @@ def carry_kernel(
         tl.store(row_length + rows, length, mask=live)
     else:
         tl.store(out + at, r.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _step(
+    r, table, inverse, codes, rows, live, inside, dim, code_stride,
+    FIRST: tl.constexpr, COLUMN: tl.constexpr, KEEP: tl.constexpr, NORMALIZE: tl.constexpr, UNIT: tl.constexpr,
+    D: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """One step; UNIT says that the rows come in with length one or zero, which spares a sum."""
+    if FIRST < 0:
+        size = tl.sum(r * r, 1)
+        survives = size > 0
+    else:
+        number = tl.full([BM], FIRST, tl.int32)
+        if COLUMN >= 0:
+            number += tl.load(codes + COLUMN * code_stride + rows, mask=live, other=0)
+        c = tl.load(table + number.to(tl.int64)[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float32)
+        before = tl.full([BM], 1.0, tl.float32)
+        if not UNIT:
+            before = tl.sum(r * r, 1)
+        if KEEP == 1.0:
+            r = r - c
+        else:
+            share = tl.sum(r * c, 1) * tl.load(inverse + number, mask=live, other=0.0)
+            r = r - (KEEP + (1.0 - KEEP) * share)[:, None] * c
+        size = tl.sum(r * r, 1)
+        survives = size > 1e-12 * before
+    if NORMALIZE:
+        r = r * tl.where(survives, 1.0 / tl.sqrt_rn(size), 0.0)[:, None]
+    else:
+        r = tl.where(survives[:, None], r, 0.0)
+    return r
 
 
 @triton.jit

@@ -6,6 +6,8 @@ own (a power of two fixed by the longest row) and added up as an integer, and in
 what the first rounding left over is rounded to a grid 2^20 finer and added up likewise, 41 bits below the longest row.
 """
 
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 import triton
@@ -13,7 +15,7 @@ import triton.language as tl
 
 MAGIC: tl.constexpr = tl.constexpr(12582912.0)  # 1.5 * 2^23: adding it leaves round(v) in the low bits of the float
 MAGIC_BITS: tl.constexpr = tl.constexpr(0x4B400000)
-FLUSH: tl.constexpr = tl.constexpr(16)  # tiles added up in int32: 16 * 32 products below 2^22 stay below 2^31
+FLUSH: tl.constexpr = tl.constexpr(32)  # tiles of 16 products below 1.5 * 2^21 that add up in int32
 MASS_GRID: tl.constexpr = tl.constexpr(4294967296.0)  # 2^32
 
 
@@ -23,7 +25,7 @@ def place_kernel(
     K_TOP: tl.constexpr, RANK_BITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Each pair's codeword and its place among the codeword's pairs in this sub-block of rows; index: (n, K_TOP)."""
-    pair = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = pair < total
     number = tl.load(index + pair, mask=live, other=0)
     group = (pair // K_TOP) // sub
@@ -37,7 +39,7 @@ def scatter_kernel(
     K_TOP: tl.constexpr, RANK_BITS: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Pairs written where they belong: the row's number in the high half of an int64, the weight's bits in the low."""
-    pair = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = pair < total
     both = tl.load(code + pair, mask=live, other=0)
     row = pair // K_TOP
@@ -48,7 +50,7 @@ def scatter_kernel(
     if WEIGHTED:
         w = tl.load(weight + pair, mask=live, other=0.0)
     bits = w.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    tl.store(pairs + end - 1 - place, (row << 32) | bits, mask=live)
+    tl.store(pairs + end - 1 - place, (row.to(tl.int64) << 32) | bits, mask=live)
 
 
 @triton.jit
@@ -101,7 +103,7 @@ def sum_kernel(
 @triton.jit
 def grid_of(longest):
     """2^21 over the power of two nearest the longest row: products w x, w <= 1, then stay below 1.5 * 2^21."""
-    exponent = (longest * 1.4142135).to(tl.int32, bitcast=True) >> 23
+    exponent = tl.maximum((longest * 1.4142135).to(tl.int32, bitcast=True) >> 23, 22)
     return ((127 + 21 + 127 - exponent) << 23).to(tl.float32, bitcast=True)
 
 
@@ -120,3 +122,16 @@ def finish_kernel(
             v += tl.load(low + number * D + dim, mask=dim < D, other=0).to(tl.float64) / 1048576.0
         tl.store(total_out + number * D + dim, v / grid, mask=dim < D)
     tl.store(mass_out + number, tl.load(mass + number).to(tl.float64) / 4294967296.0)
+
+
+@triton.jit
+def column_kernel(x, out, n, run, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr):
+    """The sum of `run` tiles of BM rows: out (programs, D) float64."""
+    program = tl.program_id(0)
+    dim = tl.arange(0, DP)
+    total = tl.zeros([BM, DP], tl.float64)
+    for tile in range(program * run, tl.minimum(program * run + run, tl.cdiv(n, BM))):
+        rows = (tile * BM + tl.arange(0, BM)).to(tl.int64)
+        inside = (rows < n)[:, None] & (dim < D)[None, :]
+        total += tl.load(x + rows[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float64)
+    tl.store(out + program.to(tl.int64) * D + dim, tl.sum(total, 0), mask=dim < D)

@@ -40,7 +40,7 @@ def squared_error(a: Tensor, b: Tensor, reduction: str) -> Tensor:
 
 
 def as_batch(x: Any, device: Any) -> Tensor:
-    """Rows, an array or a tensor, as float32 on a device; never the caller's own memory."""
+    """Rows, an array or a tensor, as float32 on a device."""
     if isinstance(x, torch.Tensor):
         return x.detach().to(device=device, dtype=torch.float32)
     return torch.tensor(x, dtype=torch.float32, device=device)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import like, require_array
+from ..arrays import like, namespace, require_array
 from ..cluster.kmeans import Centroids
 from ..errors import SpecError, need
 from ..geometry import Array
@@ -62,7 +62,7 @@ class RQVAE:
         if self.residual_grad not in ("detached", "through"):
             raise SpecError(f"residual_grad must be 'detached' or 'through', not {self.residual_grad!r}")
         if len(self.balance) != len(self.sizes) or min(self.balance) < 0:
-            raise SpecError(f"sinkhorn needs an epsilon from 0 on for each of {len(self.sizes)} levels: {self.sinkhorn}")
+            raise SpecError(f"sinkhorn needs one epsilon, or one for each of {len(self.sizes)} levels: {self.sinkhorn}")
 
     @property
     def balance(self) -> tuple[float, ...]:
@@ -129,7 +129,7 @@ class FittedRQVAE:
         for book in self.books:
             columns.append(book.assign(r, codes))
             r = r - like(book.centroids, r)[columns[-1]]
-        return stack_columns(columns)
+        return namespace(r).stack(columns, 1)
 
     def carry(self, x: Array, codes: Array) -> Array:
         """What the reconstruction misses, x - x^, of the width of x."""
@@ -147,12 +147,3 @@ class FittedRQVAE:
 
     def _decoded(self, codes: Array, x: Array) -> Array:
         return forward(sum(like(book.centroids, x)[codes[:, i]] for i, book in enumerate(self.books)), self.decoder)
-
-
-def stack_columns(columns: list[Array]) -> Array:
-    """One (n,) array of codes per level as (n, levels)."""
-    if isinstance(columns[0], np.ndarray):
-        return np.stack(columns, axis=1)
-    import torch
-
-    return torch.stack(columns, dim=1)

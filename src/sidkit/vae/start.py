@@ -29,17 +29,22 @@ def first_codebook(
 
 
 def spread_out(r: NDArray[Any], size: int, seed: tuple[int, ...]) -> NDArray[np.int64]:
-    """k-means++: row numbers, each drawn in proportion to its squared distance from those drawn before."""
+    """Greedy k-means++: row numbers, each the best of 2 + ln(size) drawn by squared distance from those before it.
+
+    Best is what leaves the smallest sum of squared distances, as in scikit-learn.
+    """
     rng = np.random.default_rng(seed)
     x = r.astype(np.float64)
+    square = (x * x).sum(axis=1)
     numbers = np.empty(size, np.int64)
     numbers[0] = rng.integers(len(x))
-    far = np.full(len(x), np.inf)
+    far = ((x - x[numbers[0]]) ** 2).sum(axis=1)
     for j in range(1, size):
-        far = np.minimum(far, ((x - x[numbers[j - 1]]) ** 2).sum(axis=1))
         reach = np.cumsum(far)
-        if reach[-1] > 0:
-            numbers[j] = min(np.searchsorted(reach, rng.random() * reach[-1], side="right"), len(x) - 1)
-        else:  # fewer different rows than codewords
-            numbers[j] = rng.integers(len(x))
+        drawn = np.searchsorted(reach, rng.random(2 + int(np.log(size))) * reach[-1], side="right")
+        tries = np.minimum(drawn, len(x) - 1)  # all rows drawn already: the last one, again
+        apart = square[tries, None] + square - 2 * (x[tries] @ x.T)  # (tries, n)
+        left = np.minimum(far, apart.clip(min=0.0))
+        best = left.sum(axis=1).argmin()
+        numbers[j], far = tries[best], left[best]
     return numbers

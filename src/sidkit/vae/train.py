@@ -22,6 +22,8 @@ from .training import Training
 
 __all__ = ["Network", "Step", "train"]
 
+BLOCK = 1024  # rows whose codes are found at once
+
 
 class Step(NamedTuple):
     """What a network makes of a batch."""
@@ -32,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Network(Protocol):
-    """A network to be trained. Its weights are tensors by name; those of its codebooks are codebook.0, codebook.1 ..."""
+    """A network to be trained. Weights are tensors by name; its codebooks are named codebook.0, codebook.1 ..."""
 
     @property
     def weights(self) -> Weights: ...
@@ -46,10 +48,8 @@ class Network(Protocol):
         """What of x reaches a level (from 0): (B, e)."""
 
 
-def train(
-    build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run, label: str
-) -> dict[str, NDArray[Any]]:
-    """The weights of the best epoch, as arrays. The network is built after the seed is set; no global state is touched."""
+def train(build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run, label: str) -> dict[str, NDArray[Any]]:
+    """The weights of the best epoch, as arrays. The seed is set before the network is built, and no global state."""
     seed = run.seed_of(rows.width)
     n = rows.shape[0]
     generator = torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
@@ -96,7 +96,7 @@ def start_codebooks(network: Network, plan: Training, rows: Rows, run: Run, devi
         for level, size in enumerate(_sizes(network)):
             if len(x) < size:
                 raise SpecError(
-                    f"cannot start {size} codewords from {len(x)} rows; use codebooks of at most {len(x)}, "
+                    f"cannot draw {size} initial centroids from {len(x)} rows; use codebooks of at most {len(x)}, "
                     "or give more rows"
                 )
             r, named, token = network.residual(x, level), None, rows.width + level
@@ -184,8 +184,15 @@ class _Probe:
         return tuple(_sizes(self.network))
 
     def tokens(self, x: Array, codes: Array) -> Array:
-        with torch.no_grad():
-            return self.network.codes(as_batch(x, self.device)).int().cpu().numpy()
+        """In blocks of one shape, the last one padded, so that no chunking changes which epoch is best."""
+        out = np.empty((len(x), len(self.sizes)), np.int32)
+        block = torch.zeros(BLOCK, x.shape[1], device=self.device)
+        for start in range(0, len(x), BLOCK):
+            some = as_batch(x[start : start + BLOCK], self.device)
+            block[: len(some)] = some
+            with torch.no_grad():
+                out[start : start + len(some)] = self.network.codes(block)[: len(some)].cpu().numpy()
+        return out if isinstance(x, np.ndarray) else torch.as_tensor(out, device=x.device)
 
     def carry(self, x: Array, codes: Array) -> Array:
         return x

@@ -1,0 +1,318 @@
+"""One pass of k-means on this processor, against the bare matrix product and against the peers.
+
+    python benchmarks/cpu_pass.py                      1,000,000 rows, three repeats, some minutes
+    python benchmarks/cpu_pass.py --rows 100000 --repeats 12 --no-peers
+                                                       on a machine that others use: short rounds, some undisturbed
+
+Everything in a repeat runs one after the other, so ratios compare like with like; the yardstick is the best of numpy
+and torch on the same product, in the same repeat. The summary compares the least times of all repeats; where others
+use the machine too, trust the CPU time of one thread. Peers run in child processes, because OPENBLAS_CORETYPE must be
+set before faiss is loaded. Results, with machine and versions, go to benchmarks/results/cpu_pass.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import threadpoolctl
+import torch
+
+from sidkit.cluster.kmeans import Centroids, KMeans
+from sidkit.engine import cpu, native
+from sidkit.engine.native import Chain, Step
+from sidkit.engine.native.build import kernels, processor
+
+RESULTS = Path(__file__).with_name("results") / "cpu_pass.json"
+SIZES = (1024, 512, 128)
+CHUNK = 1 << 16
+
+
+def planted(n, d, size, seed=0):
+    """Rows of length one around 3 x size directions, as embeddings after Normalize."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((3 * size, d), dtype=np.float32)
+    x = rng.standard_normal((n, d), dtype=np.float32)
+    x *= 1.5
+    for start in range(0, n, CHUNK):
+        x[start : start + CHUNK] += centres[rng.integers(0, 3 * size, len(x[start : start + CHUNK]))]
+        x[start : start + CHUNK] /= np.linalg.norm(x[start : start + CHUNK], axis=1, keepdims=True)
+    return x
+
+
+def centroids_of(x, size):
+    """A codebook a few passes into its fit."""
+    some = x[:200_000]
+    c = some[np.random.default_rng(1).choice(len(some), size, replace=False)].astype(np.float64)
+    for _ in range(3):
+        mass, total, _ = native.soft_sums(some, cpu.book(c, "cosine", some), 2, 15.0, 0.5)
+        c = np.where(mass[:, None] > 0, total / np.maximum(mass, 1e-300)[:, None], c)
+    return c
+
+
+def seconds(f, clock=time.perf_counter):
+    start = clock()
+    f()
+    return clock() - start
+
+
+def limited(threads, f):
+    """f with every library held to this many threads."""
+    torch.set_num_threads(threads)
+    os.environ["SIDKIT_THREADS"] = str(threads)
+    with threadpoolctl.threadpool_limits(threads):
+        return f()
+
+
+def sgemm(x, c, clock=time.perf_counter):
+    """The yardstick: seconds of the bare product of all rows and centroids, by the best BLAS and block here."""
+    c = c.astype(np.float32)
+    out = np.empty((8192, len(c)), np.float32)
+    tx, tc, tout = torch.from_numpy(x), torch.from_numpy(c), torch.from_numpy(out)
+
+    def by(multiply, block):
+        for start in range(0, len(x), block):
+            multiply(start, min(block, len(x) - start))
+
+    ways = {
+        "numpy 8192": lambda: by(lambda s, m: np.matmul(x[s : s + m], c.T, out=out[:m]), 8192),
+        "torch 8192": lambda: by(lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), 8192),
+        "torch 2048": lambda: by(lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), 2048),
+    }
+    return {f"sgemm {name}": seconds(f, clock) for name, f in ways.items()}
+
+
+def native_pass(x, c, k, screen=1, chain=None, codes=None):
+    """One whole pass: codebook packed, rows carried, scored, weighed and added up."""
+    book = cpu.book(c, "cosine", x)
+    native.soft_sums(x, book, k, 15.0, 0.5, chain=chain, codes=codes) if screen else float_pass(x, book, k)
+
+
+def float_pass(x, book, k):
+    """The same without bytes, as on a processor that has no dot products of them."""
+    sums = {"mass": np.zeros(len(book)), "total": np.zeros((len(book), x.shape[1])), "objective": np.zeros(1)}
+    native._run(x, native.pack(book), k, screen=0, beta=15.0, scale=-1.0, **sums)
+
+
+def numpy_pass(x, c, k):
+    """The pure path: the engine's own functions, chunk by chunk."""
+    spec, clusters, total = KMeans(len(c), "cosine", k), Centroids(c, "cosine"), None
+    kept, native.ready = native.ready, lambda *_: False  # whatever the engine would choose
+    try:
+        for start in range(0, len(x), 1 << 14):
+            part = spec.statistics(clusters, x[start : start + (1 << 14)], None)
+            total = part if total is None else [a + b for a, b in zip(total, part, strict=True)]
+    finally:
+        native.ready = kept
+
+
+def torch_pass(x, c):
+    """The loop people write: mm, max, index_add_."""
+    tx, tc = torch.from_numpy(x), torch.from_numpy(c.astype(np.float32))
+    total, mass = torch.zeros(c.shape), torch.zeros(len(c))
+    for start in range(0, len(x), 2048):
+        some = tx[start : start + 2048]
+        best = (some @ tc.T).max(dim=1).indices
+        total.index_add_(0, best, some)
+        mass.index_add_(0, best, torch.ones(len(some)))
+
+
+PEER = """
+import sys, time, numpy as np
+name, path, size, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+x = np.load(path, mmap_mode="r")
+x = np.ascontiguousarray(x)
+start = x[np.random.default_rng(1).choice(len(x), size, replace=False)]
+def run(iterations):
+    t = time.perf_counter()
+    if name == "faiss":
+        import faiss
+        faiss.omp_set_num_threads(threads)
+        k = faiss.Kmeans(x.shape[1], size, niter=iterations, spherical=True, max_points_per_centroid=10**9)
+        k.train(x, init_centroids=start)
+    else:
+        from sklearn.cluster import KMeans
+        KMeans(size, init=start, n_init=1, max_iter=iterations, tol=0, algorithm="lloyd").fit(x)
+    return time.perf_counter() - t
+import warnings; warnings.simplefilter("ignore")
+run(1)
+a, b = run(1), run(3)
+print((b - a) / 2)
+"""
+
+
+def peer(name, path, size, threads, **environment):
+    """Seconds of one more iteration of a peer: three minus one, halved."""
+    command = [sys.executable, "-c", PEER, name, str(path), str(size), str(threads)]
+    settings = (
+        os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)} | environment
+    )
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def passes(x, threads, path, peers):
+    """Seconds of everything at d = 128, K = 1024."""
+    c = centroids_of(x, 1024)
+    out = sgemm(x, c)
+    out |= {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k)) for k in (1, 2, 5)}
+    out |= {f"native float32 k={k}": seconds(lambda k=k: native_pass(x, c, k, 0)) for k in (1, 5)}
+    out |= {f"numpy engine k={k}": seconds(lambda k=k: numpy_pass(x, c, k)) for k in (1, 2, 5)}
+    out["torch loop k=1"] = seconds(lambda: torch_pass(x, c))
+    if peers:
+        out["faiss as installed k=1"] = peer("faiss", path, 1024, threads)
+        out["faiss SKYLAKEX k=1"] = peer("faiss", path, 1024, threads, OPENBLAS_CORETYPE="SKYLAKEX")
+        out["faiss ZEN k=1"] = peer("faiss", path, 1024, threads, OPENBLAS_CORETYPE="ZEN")
+        out["sklearn k=1"] = peer("sklearn", path, 1024, threads)
+    return out
+
+
+def levels(x):
+    """A pass of each level of 1024-512-128 with top-k 5 from raw rows, encoding, and the products these contain."""
+    steps, out, codes = (
+        [Step(), Step(x[:1000].mean(axis=0, keepdims=True))],
+        {},
+        np.empty((len(x), 0), np.int32),
+    )
+    for level, size in enumerate(SIZES):
+        chain = Chain(steps)
+        c = centroids_of(native.carry(x[:200_000], chain, codes[:200_000]), size)
+        out[f"sgemm level {level + 1}"] = min(sgemm(x, c).values())
+        out[f"native level {level + 1} k=5"] = seconds(lambda: native_pass(x, c, 5, chain=chain, codes=codes))  # noqa: B023
+        steps.append(
+            Step(c.astype(np.float32), 0.0, True, level, cpu.book(c.astype(np.float32), "cosine", x))
+        )
+        codes = native.encode(x, Chain(steps))
+    chain = Chain(steps)
+    out["native encode"] = seconds(lambda: native.encode(x, chain))
+    alone = [seconds(lambda i=i: native.encode(x[i : i + 1], chain)) for i in range(3000)]
+    out["native encode one row"] = float(np.median(alone))
+    return out
+
+
+def wide(n):
+    """d = 768, K = 256, the public setting."""
+    x = planted(n, 768, 256)
+    c = centroids_of(x, 256)
+    out = sgemm(x, c)
+    return out | {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k)) for k in (1, 2, 5)}
+
+
+def memory(path):
+    """Bytes above the input that a pass with top-k 5 takes, in a process of its own."""
+    script = (
+        "import resource, sys, numpy as np\nfrom sidkit.engine import cpu, native\n"
+        f"x = np.load({str(path)!r})\npeak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "native.prepare(float('inf')); book = cpu.book(x[:1024], 'cosine', x); before = peak()\n"
+        "native.soft_sums(x, book, 5, 15.0, 0.5); print(1024 * (peak() - before))"
+    )
+    return int(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    )
+
+
+def ratios(times):
+    """Every time over the best bare product beside it."""
+    bare = min(value for name, value in times.items() if name.startswith("sgemm"))
+    return {name: round(value / bare, 3) for name, value in times.items()}
+
+
+def summary(seconds, threads):
+    """The figures of one repeat, or of the best times of several."""
+    passes, stages, both = seconds["d=128 K=1024"], seconds["levels"], seconds["threads"]
+    products = sum(stages[f"sgemm level {j}"] for j in (1, 2, 3))
+    fit = sum(stages[f"native level {j} k=5"] for j in (1, 2, 3))
+    return {
+        "d=128 K=1024, CPU time of one thread, over sgemm": ratios(seconds["CPU time of one thread"]),
+        "d=128 K=1024, over sgemm": ratios(passes),
+        "d=768 K=256, over sgemm": ratios(seconds["d=768 K=256"]),
+        "fit 1024-512-128 k=5 from raw rows, over its sgemms": round(fit / products, 3),
+        "encode 1024-512-128, over its sgemms": round(stages["native encode"] / products, 3),
+        "encode one row, microseconds": round(1e6 * stages["native encode one row"], 1),
+        f"1 thread over {threads}": {
+            name: round(both["1"][name] / both[str(threads)][name], 2) for name in both["1"]
+        },
+    }
+
+
+def best_of(rounds):
+    """The least of every time."""
+    if not isinstance(rounds[0], dict):
+        return min(rounds)
+    return {name: best_of([one[name] for one in rounds]) for name in rounds[0]}
+
+
+def machine():
+    libraries = [{k: v for k, v in one.items() if k != "filepath"} for one in threadpoolctl.threadpool_info()]
+    names = [line.split(":")[1].strip() for line in processor().splitlines() if line.startswith("model name")]
+    return {
+        "processor": (names or [platform.processor()])[0],
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg(),
+        "vector unit": kernels().sidkit_unit(),
+        "python": platform.python_version(),
+        "versions": {
+            name: version(name) for name in ("numpy", "scipy", "torch", "faiss-cpu", "scikit-learn")
+        },
+        "threadpools": libraries,
+    }
+
+
+def one_round(x, threads, path, peers):
+    """Seconds of everything, once."""
+
+    def few(clock=time.perf_counter):
+        passes = {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k), clock) for k in (1, 2, 5)}
+        return sgemm(x, c, clock) | passes
+
+    c = limited(threads, lambda: centroids_of(x, 1024))
+    return {
+        "CPU time of one thread": limited(1, lambda: few(time.process_time)),
+        "threads": {str(t): limited(t, few) for t in (1, threads)},
+        "d=128 K=1024": limited(threads, lambda: passes(x, threads, path, peers)),
+        "levels": limited(threads, lambda: levels(x)),
+        "d=768 K=256": limited(threads, lambda: wide(max(len(x) // 4, 20_000))),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if not native.prepare(float("inf")):
+        raise SystemExit(f"no compiled kernels: {native.reason()}")
+    x = planted(options.rows, 128, 1024)
+    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"cpu_pass_{os.getpid()}.npy"
+    np.save(path, x)
+    rounds = []
+    try:
+        for _ in range(options.repeats):
+            rounds.append(one_round(x, options.threads, path, not options.no_peers))
+            print(json.dumps(summary(rounds[-1], options.threads), indent=1), flush=True)
+        result = {"command": " ".join(sys.argv), "rows": options.rows, "threads": options.threads}
+        result |= {"best of all repeats": summary(best_of(rounds), options.threads)}
+        result |= {"bytes above the input": memory(path), "machine": machine()}
+        result |= {"repeats": [summary(one, options.threads) for one in rounds], "seconds": rounds}
+    finally:
+        path.unlink()
+    print(json.dumps(result["best of all repeats"], indent=1))
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""The paper's industrial fit on one GPU, beside a plain torch loop and flash-kmeans.
+
+    PYTHONPATH=src python benchmarks/gpu_fit.py --out benchmarks/results/gpu_fit.json
+
+Timed with CUDA events, warm, median of several runs; whole fits with a host clock around a synchronised device. Rows
+are a mixture of 3,000 directions of very different sizes with noise, float32 unless said, made on the device from the
+seed. flash-kmeans is timed when it can be imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import sidkit
+from sidkit.engine import cuda
+from sidkit.rows import ArraySource
+from sidkit.rows_cuda import SPARE, DeviceRows, Resident, Streamed
+
+N, D, SIZES = 16_843_945, 128, (1024, 512, 128)
+BETA, SCALE = 15.0, 0.5
+
+
+def rows_on_card(n: int, d: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    g = torch.Generator(device="cuda").manual_seed(seed)
+    centre = torch.randn(3000, d, device="cuda", generator=g) + 0.3 * torch.randn(1, d, device="cuda", generator=g)
+    x = torch.empty(n, d, dtype=dtype, device="cuda")
+    for i in range(0, n, 1 << 19):
+        m = min(1 << 19, n - i)
+        own = (3000 * torch.rand(m, device="cuda", generator=g) * torch.rand(m, device="cuda", generator=g)).long()
+        x[i : i + m] = 0.6 * centre[own] + torch.randn(m, d, device="cuda", generator=g)
+    return x
+
+
+def milliseconds(f: Callable[[], Any], repeats: int = 7, warm: int = 2) -> float:
+    """The median time of a call on the device."""
+    for _ in range(warm):
+        f()
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        f()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return float(np.median(times))
+
+
+def seconds(f: Callable[[], Any]) -> tuple[float, Any]:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    result = f()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start, result
+
+
+def ceilings() -> dict[str, float]:
+    """What this card can do: copies, and bf16 products of the shapes scored here."""
+    a = torch.randn(8192, 8192, device="cuda").bfloat16()
+    b = torch.empty(1 << 31, dtype=torch.uint8, device="cuda")
+    return {
+        "bf16_tflops_8192": 2 * 8192**3 / milliseconds(lambda: a @ a) / 1e9,
+        "copy_tb_s": 2 * len(b) / 2 / milliseconds(lambda: b[: len(b) // 2].copy_(b[len(b) // 2 :])) / 1e9,
+    }
+
+
+def torch_pass(x: torch.Tensor, c: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """One top-k pass as one writes it in torch: product, topk, index_add."""
+    mass, total = torch.zeros(len(c), device=x.device), torch.zeros(len(c), x.shape[1], device=x.device)
+    for i in range(0, len(x), 1 << 18):
+        some = x[i : i + (1 << 18)]
+        value, index = (some @ c.T).float().topk(k, dim=1)
+        weight = torch.softmax(BETA * value, 1)
+        mass.index_add_(0, index.reshape(-1), weight.reshape(-1))
+        total.index_add_(0, index.reshape(-1), (weight[:, :, None] * some[:, None, :].float()).reshape(-1, x.shape[1]))
+    return mass, total
+
+
+def passes(x: torch.Tensor, sizes: tuple[int, ...], plain: bool) -> list[dict[str, Any]]:
+    """One pass of a fit over float16 rows of length one: ours, flash-kmeans's, torch's."""
+    try:
+        from flash_kmeans.kmeans_triton_impl import _cosine_iter
+    except ImportError:
+        _cosine_iter = None
+    table = []
+    for K in sizes:
+        c = x[torch.randperm(len(x), device=x.device)[:K]]
+        book = cuda.book(c.double().cpu().numpy(), "cosine", x)
+        row: dict[str, Any] = {"K": K}
+        if _cosine_iter is not None:
+            row["flash_kmeans_hard"] = milliseconds(lambda c=c: _cosine_iter(x[None], c[None]))
+        for k in (1, 2, 5):
+            row[f"sidkit_top{k}"] = milliseconds(lambda book=book, k=k: cuda.soft_sums(x, book, k, BETA, SCALE))
+        if plain:
+            row["torch_top5"] = milliseconds(lambda c=c: torch_pass(x, c, 5), 1, 1)
+        table.append(row)
+        print(row, flush=True)
+    return table
+
+
+def whole_fit(x: torch.Tensor, sizes: tuple[int, ...], top_k: int, iterations: int, spare: int) -> dict[str, Any]:
+    """A fit and an encode of rows on the card, twice: the second is timed, both must give the same bits."""
+    spec = sidkit.prq_kmeans(sizes=sizes, top_k=top_k, beta=BETA, iterations=iterations)
+    first = spec.fit(DeviceRows(Resident(x), spare=spare), seed=0)
+    before = first.fit_codes
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_allocated()
+    took, fitted = seconds(lambda: spec.fit(DeviceRows(Resident(x), spare=spare), seed=0))
+    peak = torch.cuda.max_memory_allocated() - held
+    fitted.encode(DeviceRows(Resident(x), spare=spare))
+    encode, _ = seconds(lambda: DeviceRows(Resident(x), spare=spare).map(_chain(fitted)))
+    with_host, codes = seconds(lambda: fitted.encode(DeviceRows(Resident(x), spare=spare)))
+    return {
+        "top_k": top_k, "iterations": iterations, "dtype": str(x.dtype), "spare_bytes": spare, "fit_s": took,
+        "encode_s": encode, "encode_with_codes_on_host_s": with_host, "peak_above_rows_gb": peak / 1e9,
+        "same_bits": all(np.array_equal(a, b) for a, b in zip(first.codebooks, fitted.codebooks, strict=True))
+        and np.array_equal(before, codes),
+    }  # fmt: skip
+
+
+def agreement(x: torch.Tensor, sizes: tuple[int, ...], n: int = 200_000) -> dict[str, Any]:
+    """GPU tokens against CPU tokens under one codebook; and what each precision does to the objective."""
+    some = x[:: max(1, len(x) // n)][:n].contiguous()
+    host = some.cpu().numpy()
+    fits = {}
+    for precision in ("fp16", "bf16", "tf32", "fp32"):
+        spec = _with_precision(sidkit.prq_kmeans(sizes=sizes, top_k=5, beta=BETA, iterations=10), precision)
+        notes = _Notes()
+        rows = DeviceRows(Resident(some), progress=notes)
+        fitted = spec.fit(rows, seed=0, progress=notes)
+        fits[precision] = notes.last
+        if precision == "fp16":
+            ours, theirs = fitted.encode(DeviceRows(Resident(some))), fitted.encode(host)
+    same = (ours == theirs).mean(0).tolist()
+    return {"rows": len(some), "tokens_equal_by_level": same, "final_objective_by_precision": fits}
+
+
+class _Notes:
+    """Keeps the last note of every level: its mean cosine."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, str] = {}
+        self.label = ""
+
+    def start(self, label: str, rows: int) -> None:
+        self.label = label
+
+    def advance(self, rows: int) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.last[self.label] = text
+
+
+def _with_precision(spec: Any, precision: str) -> Any:
+    from dataclasses import replace
+
+    stages = tuple(
+        replace(s, cluster=replace(s.cluster, precision=precision)) if hasattr(s, "cluster") else s for s in spec.stages
+    )
+    return replace(spec, stages=stages)
+
+
+def _chain(fitted: Any) -> Any:
+    from sidkit.tokenizer import Chain
+
+    return Chain(fitted.stages)
+
+
+def wide(d: int, K: int, n: int, seed: int) -> dict[str, Any]:
+    """Top-5 scores of wide rows against the rate of a plain bf16 product of the same shape."""
+    g = torch.Generator(device="cuda").manual_seed(seed)
+    x = torch.nn.functional.normalize(torch.randn(n, d, device="cuda", generator=g), dim=1).bfloat16()
+    c = x[:K].contiguous()
+    book = cuda.book(c.double().cpu().numpy(), "cosine", x)
+    out = torch.empty(n // 8, K, dtype=torch.bfloat16, device="cuda")
+    product = milliseconds(lambda: torch.matmul(x[: n // 8], c.T, out=out)) * 8
+    whole = milliseconds(lambda: cuda.soft_sums(x, book, 5, BETA, SCALE), 3, 1)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
+        cuda.soft_sums(x, book, 5, BETA, SCALE)
+        torch.cuda.synchronize()
+    score = sum(e.self_device_time_total for e in trace.key_averages() if e.key == "top_kernel") / 1e3
+    flops = 2.0 * n * K * d / 1e9
+    return {
+        "d": d, "K": K, "rows": n, "pass_ms": whole, "score_ms": score, "score_tflops": flops / score,
+        "gemm_tflops": flops / product, "share_of_gemm": product / score,
+    }  # fmt: skip
+
+
+def streamed(x: torch.Tensor, sizes: tuple[int, ...], iterations: int) -> dict[str, Any]:
+    """A fit of rows in host memory against the time of its copies alone."""
+    host = x.cpu().numpy()
+    held = Streamed(ArraySource(host), torch.device("cuda"))
+    pin, _ = seconds(held._pages)
+    spec = sidkit.prq_kmeans(sizes=sizes, top_k=5, beta=BETA, iterations=iterations)
+    copies, count = seconds(lambda: sum(1 for _ in held.chunks(1 << 21)))
+    spec.fit(DeviceRows(held), seed=0)
+    took, _ = seconds(lambda: spec.fit(DeviceRows(held), seed=0))
+    reads = 1 + len(sizes) * (iterations + 1)  # the mean, and for every level its passes and its assignment
+    return {
+        "gb": host.nbytes / 1e9, "pin_s": pin, "one_copy_s": copies, "chunks": count, "copies": reads,
+        "iterations": iterations, "fit_s": took, "times_the_copies": took / (reads * copies),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=N)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--iterations", type=int, default=25)
+    parser.add_argument("--parts", default="passes,fit,agreement,wide,streamed")
+    parser.add_argument("--plain-torch", action="store_true", help="time the plain torch loop too (slow)")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    result: dict[str, Any] = {
+        "command": "PYTHONPATH=src python benchmarks/gpu_fit.py",
+        "machine": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
+        "triton": __import__("triton").__version__, "python": platform.python_version(), "seed": args.seed,
+        "rows": args.rows, "d": D, "sizes": SIZES, "ceilings": ceilings(),
+    }  # fmt: skip
+    parts = args.parts.split(",")
+    if args.out and args.out.exists():  # parts may be timed one by one
+        result = json.loads(args.out.read_text()) | result
+
+    def keep(name: str, value: Any) -> None:
+        result[name] = value
+        print(name, json.dumps(value), flush=True)
+        if args.out:
+            args.out.write_text(json.dumps(result, indent=1) + "\n")
+
+    x = rows_on_card(args.rows, D, args.seed)
+    if "passes" in parts:
+        half = torch.empty(args.rows, D, dtype=torch.float16, device="cuda")
+        for i in range(0, len(x), 1 << 20):
+            half[i : i + (1 << 20)] = torch.nn.functional.normalize(x[i : i + (1 << 20)], dim=1)
+        keep("passes_ms", passes(half, SIZES, args.plain_torch))
+        del half
+    if "fit" in parts:
+        keep("fit_top5", whole_fit(x, SIZES, 5, args.iterations, SPARE))
+        keep("fit_top1", whole_fit(x, SIZES, 1, args.iterations, SPARE))
+        keep("fit_top5_more_memory", whole_fit(x, SIZES, 5, args.iterations, 5 << 30))
+        keep("fit_top1_more_memory", whole_fit(x, SIZES, 1, args.iterations, 5 << 30))
+    if "agreement" in parts:
+        keep("agreement", agreement(x, SIZES))
+    if "streamed" in parts:
+        keep("streamed", streamed(x, SIZES, 5))
+    del x
+    torch.cuda.empty_cache()
+    if "wide" in parts:
+        keep("wide", [wide(768, 8192, 1 << 20, args.seed), wide(4096, 8192, 1 << 20, args.seed)])
+
+
+if __name__ == "__main__":
+    main()

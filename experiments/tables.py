@@ -1,0 +1,67 @@
+"""Tables of docs/results.md from the JSON lines of codebook_quality.py.
+
+python experiments/tables.py experiments/results/codebook_quality.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, stdev
+
+from sidkit.report.compare import Comparison
+
+DATASETS = ("sports", "toys", "clothing", "lastfm")
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    tail = f" ±{stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{digits}f}{tail}"
+
+
+def comparison(lines: list[dict], dataset: str, table: str) -> Comparison | None:
+    figures = defaultdict(dict)
+    for line in lines:
+        if line["dataset"] == dataset and line["table"] == table:
+            label = line["recipe"] + (f" ({line['options']['preset']})" if "preset" in line["options"] else "")
+            figures[label][line["seed"]] = line["quality"]
+    if not figures:
+        return None
+    seeds = sorted({seed for runs in figures.values() for seed in runs})
+    return Comparison({label: [runs[seed] for seed in sorted(runs)] for label, runs in figures.items()}, seeds)
+
+
+def main() -> None:
+    lines = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
+    for table in ("three", "five", "five-tight"):
+        for dataset in DATASETS:
+            found = comparison(lines, dataset, table)
+            if found:
+                print(f"\n### {dataset}, {table}, seeds {', '.join(map(str, found.seeds))}\n\n{found.markdown()}")
+    print("\n### Residual carryover, percent\n")
+    print("| dataset | tokenizer | L1 | L2 | L3 | isotropic |\n|---|---|---:|---:|---:|---:|")
+    for dataset in DATASETS:
+        for name in ("rq-kmeans", "rq-gmm", "prq-kmeans"):
+            runs = [r for r in lines if (r["dataset"], r["table"], r["recipe"]) == (dataset, "three", name)]
+            if runs:
+                field = "passed_on" if name == "prq-kmeans" else "per_level"
+                cells = [spread([100 * r["carryover"][field][level] for r in runs]) for level in range(3)]
+                print(f"| {dataset} | {name} | {' | '.join(cells)} | {100 * runs[0]['carryover']['isotropic']:.2f} |")
+    print("\n### Retention: L2 prefix utilisation, percent\n")
+    etas = sorted({r["options"]["keep"] for r in lines if r["table"] == "retention"})
+    print("| dataset | " + " | ".join(f"η = {eta}" for eta in etas) + " |\n|---|" + "---:|" * len(etas))
+    for dataset in DATASETS:
+        cells = []
+        for eta in etas:
+            runs = [
+                r for r in lines
+                if (r["dataset"], r["table"]) == (dataset, "retention") and r["options"]["keep"] == eta
+            ]  # fmt: skip
+            cells.append(spread([100 * r["quality"]["utilisation"][1] for r in runs], 3) if runs else "")
+        print(f"| {dataset} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Codebooks laid out for the kernels."""
+
+from __future__ import annotations
+
+from ctypes import byref, pointer
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import layout
+from .build import kernels
+from .layout import MAX_K
+
+if TYPE_CHECKING:
+    from ..cpu import Book
+
+__all__ = ["Packed", "pack"]
+
+Doubles = NDArray[np.float64]
+
+
+class Packed:
+    """A codebook laid out for the kernels; made once per Book."""
+
+    def __init__(self, book: Book) -> None:
+        wide = kernels().sidkit_wide()
+        self.exact = np.ascontiguousarray(book.exact, np.float64)
+        self.offset = np.ascontiguousarray(book.exact_offset, np.float64)
+        size, d = self.exact.shape
+        panels, padded = -(-size // wide), -(-d // 16) * 16
+        self.arrays = {
+            "rows": _aligned(panels * d * wide, np.float32),
+            "flat": _aligned(size * padded, np.float32),
+            "bytes": _aligned(panels * -(-d // 4) * wide * 4, np.uint8),
+            "scale": _aligned(panels * wide, np.float32),
+            "shift": _aligned(panels * wide, np.float32),
+            "plain": _aligned(panels, np.uint8),
+        }
+        self.struct = layout.Book(size=size, d=d, panels=panels, padded=padded)
+        self.struct.exact, self.struct.offset = self.exact.ctypes.data, self.offset.ctypes.data
+        for name, array in self.arrays.items():
+            setattr(self.struct, name, array.ctypes.data)
+        dead = _needless_copies(self.exact, self.offset)
+        kernels().sidkit_pack(byref(self.struct), dead.ctypes.data)
+        self.pointer = pointer(self.struct)
+        self.size, self.d = size, d
+        self.cosine = book.offset is None
+
+
+_packed: WeakKeyDictionary[Any, Packed] = WeakKeyDictionary()
+
+
+def pack(book: Book) -> Packed:
+    """The codebook laid out for the kernels."""
+    found = _packed.get(book)
+    if found is None:
+        found = _packed[book] = Packed(book)
+    return found
+
+
+def _needless_copies(rows: Doubles, offset: Doubles) -> NDArray[np.uint8]:
+    """Marks codewords with MAX_K copies before them: ties go to the lowest index, so they are never chosen."""
+    seen: dict[bytes, int] = {}
+    dead = np.zeros(len(rows), np.uint8)
+    for j, row in enumerate(rows):
+        content = row.tobytes() + offset[j].tobytes()
+        copies = seen[content] = seen.get(content, -1) + 1
+        dead[j] = copies >= MAX_K
+    return dead
+
+
+def _aligned(count: int, dtype: Any) -> NDArray[Any]:
+    """An array that starts at a cache line."""
+    size = count * np.dtype(dtype).itemsize
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype)

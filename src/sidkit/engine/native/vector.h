@@ -1,0 +1,117 @@
+/* The vector unit under one set of names: AVX-512, AVX2, or four floats of plain C.
+ *
+ * LANES floats to a vector, TILE rows to a micro-kernel, WIDE codewords to a panel. INT8: there are dot products of
+ * bytes. Which of these is used never changes an answer, only how soon it comes.
+ */
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+/* gcc copies the accumulators of the intrinsic around; as inline assembly they stay where they are. */
+#define DPBUSD(prefix, s, u, i) ({ vi sum_ = s; __asm__(prefix "vpdpbusd %2, %1, %0" : "+v"(sum_) : "v"(u), "v"(i)); sum_; })
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+
+#define LANES 16
+#define TILE 12
+typedef __m512 vf;
+#define SET(a) _mm512_set1_ps(a)
+#define LOAD(p) _mm512_loadu_ps(p)
+#define STORE(p, v) _mm512_storeu_ps(p, v)
+#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define MUL(a, b) _mm512_mul_ps(a, b)
+#define MAX(a, b) _mm512_max_ps(a, b)
+#define ABS(v) _mm512_abs_ps(v)
+#define SUM(v) _mm512_reduce_add_ps(v)
+#define TOP(v) _mm512_reduce_max_ps(v)
+#define REACHES(v, t) ((uint32_t)_mm512_cmp_ps_mask(v, t, _CMP_GE_OQ)) /* a bit per lane */
+#if defined(__AVX512VNNI__)
+#define INT8 1
+typedef __m512i vi;
+#define ISET(a) _mm512_set1_epi32(a)
+#define ILOAD(p) _mm512_loadu_si512(p)
+#define IADD(a, b) _mm512_add_epi32(a, b)
+#define ISUM(v) _mm512_reduce_add_epi32(v)
+#define DOT4(s, u, i) DPBUSD("", s, u, i) /* s + four products of an unsigned and a signed byte */
+#define TO_FLOAT(v) _mm512_cvtepi32_ps(v)
+#define TO_INT(v) _mm512_cvtps_epi32(v)
+#define STORE_INT8(p, v) _mm_storeu_si128((__m128i *)(p), _mm512_cvtepi32_epi8(v))
+#endif
+
+#elif defined(__AVX2__) && defined(__FMA__)
+
+#define LANES 8
+#define TILE 6
+typedef __m256 vf;
+#define SET(a) _mm256_set1_ps(a)
+#define LOAD(p) _mm256_loadu_ps(p)
+#define STORE(p, v) _mm256_storeu_ps(p, v)
+#define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define MUL(a, b) _mm256_mul_ps(a, b)
+#define MAX(a, b) _mm256_max_ps(a, b)
+#define ABS(v) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v)
+#define REACHES(v, t) ((uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(v, t, _CMP_GE_OQ)))
+#if defined(__AVXVNNI__)
+#define INT8 1
+typedef __m256i vi;
+#define ISET(a) _mm256_set1_epi32(a)
+#define ILOAD(p) _mm256_loadu_si256((const __m256i *)(p))
+#define IADD(a, b) _mm256_add_epi32(a, b)
+#define DOT4(s, u, i) DPBUSD("%{vex%} ", s, u, i)
+#define TO_FLOAT(v) _mm256_cvtepi32_ps(v)
+#define TO_INT(v) _mm256_cvtps_epi32(v)
+#endif
+
+#else
+
+#define LANES 4
+#define TILE 4
+typedef float vf __attribute__((vector_size(16)));
+INLINE vf SET(float a) { return (vf){a, a, a, a}; }
+INLINE vf LOAD(const float *p) { vf v; memcpy(&v, p, sizeof v); return v; }
+INLINE void STORE(float *p, vf v) { memcpy(p, &v, sizeof v); }
+#define FMA(a, b, c) ((a) * (b) + (c))
+#define MUL(a, b) ((a) * (b))
+INLINE vf MAX(vf a, vf b) { for (int i = 0; i < 4; i++) a[i] = a[i] > b[i] ? a[i] : b[i]; return a; }
+INLINE vf ABS(vf a) { for (int i = 0; i < 4; i++) a[i] = fabsf(a[i]); return a; }
+INLINE uint32_t REACHES(vf v, vf t) {
+    uint32_t mask = 0;
+    for (int i = 0; i < 4; i++) mask |= (uint32_t)(v[i] >= t[i]) << i;
+    return mask;
+}
+
+#endif
+
+#define WIDE (2 * LANES)
+#ifndef INT8
+#define INT8 0
+#endif
+
+#ifndef SUM
+INLINE float SUM(vf v) {
+    float a[LANES], sum = 0;
+    STORE(a, v);
+    for (int i = 0; i < LANES; i++) sum += a[i];
+    return sum;
+}
+INLINE float TOP(vf v) {
+    float a[LANES];
+    STORE(a, v);
+    for (int i = 1; i < LANES; i++) a[0] = a[i] > a[0] ? a[i] : a[0];
+    return a[0];
+}
+#endif
+#if INT8 && !defined(ISUM)
+INLINE int32_t ISUM(vi v) {
+    int32_t a[LANES], sum = 0;
+    memcpy(a, &v, sizeof v);
+    for (int i = 0; i < LANES; i++) sum += a[i];
+    return sum;
+}
+INLINE void STORE_INT8(int8_t *p, vi v) {
+    int32_t a[LANES];
+    memcpy(a, &v, sizeof v);
+    for (int i = 0; i < LANES; i++) p[i] = (int8_t)a[i];
+}
+#endif

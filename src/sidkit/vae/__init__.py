@@ -1,0 +1,27 @@
+"""Tokenizers learned by gradient: they train with torch, then are ordinary stages that encode without it.
+
+    rqvae, r3vae       the stages: what is learned, and how tokens come of it
+    training, train    the optimiser's settings as a value; the one loop that uses them
+    *_network          the formulas with gradients, imported by fits only
+
+A third learned tokenizer is a stage and a network; the loop, the checkpoints and the start are shared.
+"""
+
+from .given import fitted_rqvae
+from .r3vae import R3VAE, FittedR3VAE
+from .recipes import r3_vae, rq_vae
+from .rqvae import RQVAE, FittedRQVAE
+from .training import PAPER, PUBLIC, Training
+
+__all__ = [
+    "PAPER",
+    "PUBLIC",
+    "R3VAE",
+    "RQVAE",
+    "FittedR3VAE",
+    "FittedRQVAE",
+    "Training",
+    "fitted_rqvae",
+    "r3_vae",
+    "rq_vae",
+]
