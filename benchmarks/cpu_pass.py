@@ -114,6 +114,16 @@ def numpy_pass(x, c, k):
         native.ready = kept
 
 
+def rescored(x):
+    """How many of 1,024 scores a row needs again in full, after the screen in bytes."""
+    book, out = cpu.book(centroids_of(x, 1024), "cosine", x), {}
+    for k in (1, 2, 5):
+        sums = {"mass": np.zeros(1024), "total": np.zeros((1024, x.shape[1])), "objective": np.zeros(1)}
+        job = native._run(x, native.pack(book), k, beta=15.0, scale=-1.0, **sums)
+        out[f"k={k}"] = round(job.rescored / job.n, 2)
+    return out
+
+
 def torch_pass(x, c):
     """The loop people write: mm, max, index_add_."""
     tx, tc = torch.from_numpy(x), torch.from_numpy(c.astype(np.float32))
@@ -152,9 +162,7 @@ print((b - a) / 2)
 def peer(name, path, size, threads, **environment):
     """Seconds of one more iteration of a peer: three minus one, halved."""
     command = [sys.executable, "-c", PEER, name, str(path), str(size), str(threads)]
-    settings = (
-        os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)} | environment
-    )
+    settings = os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)} | environment
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
     return float(done.stdout)
 
@@ -187,9 +195,7 @@ def levels(x):
         c = centroids_of(native.carry(x[:200_000], chain, codes[:200_000]), size)
         out[f"sgemm level {level + 1}"] = min(sgemm(x, c).values())
         out[f"native level {level + 1} k=5"] = seconds(lambda: native_pass(x, c, 5, chain=chain, codes=codes))  # noqa: B023
-        steps.append(
-            Step(c.astype(np.float32), 0.0, True, level, cpu.book(c.astype(np.float32), "cosine", x))
-        )
+        steps.append(Step(c.astype(np.float32), 0.0, True, level, cpu.book(c.astype(np.float32), "cosine", x)))
         codes = native.encode(x, Chain(steps))
     chain = Chain(steps)
     out["native encode"] = seconds(lambda: native.encode(x, chain))
@@ -214,9 +220,7 @@ def memory(path):
         "native.prepare(float('inf')); book = cpu.book(x[:1024], 'cosine', x); before = peak()\n"
         "native.soft_sums(x, book, 5, 15.0, 0.5); print(1024 * (peak() - before))"
     )
-    return int(
-        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    )
+    return int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
 
 
 def ratios(times):
@@ -237,9 +241,7 @@ def summary(seconds, threads):
         "fit 1024-512-128 k=5 from raw rows, over its sgemms": round(fit / products, 3),
         "encode 1024-512-128, over its sgemms": round(stages["native encode"] / products, 3),
         "encode one row, microseconds": round(1e6 * stages["native encode one row"], 1),
-        f"1 thread over {threads}": {
-            name: round(both["1"][name] / both[str(threads)][name], 2) for name in both["1"]
-        },
+        f"1 thread over {threads}": {name: round(both["1"][name] / both[str(threads)][name], 2) for name in both["1"]},
     }
 
 
@@ -259,9 +261,7 @@ def machine():
         "load": os.getloadavg(),
         "vector unit": kernels().sidkit_unit(),
         "python": platform.python_version(),
-        "versions": {
-            name: version(name) for name in ("numpy", "scipy", "torch", "faiss-cpu", "scikit-learn")
-        },
+        "versions": {name: version(name) for name in ("numpy", "scipy", "torch", "faiss-cpu", "scikit-learn")},
         "threadpools": libraries,
     }
 
@@ -284,9 +284,7 @@ def one_round(x, threads, path, peers):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -305,7 +303,8 @@ def main() -> None:
             print(json.dumps(summary(rounds[-1], options.threads), indent=1), flush=True)
         result = {"command": " ".join(sys.argv), "rows": options.rows, "threads": options.threads}
         result |= {"best of all repeats": summary(best_of(rounds), options.threads)}
-        result |= {"bytes above the input": memory(path), "machine": machine()}
+        result |= {"scores computed again per row": rescored(x), "bytes above the input": memory(path)}
+        result |= {"machine": machine()}
         result |= {"repeats": [summary(one, options.threads) for one in rounds], "seconds": rounds}
     finally:
         path.unlink()

@@ -238,6 +238,7 @@ def main() -> None:
         if args.out:
             args.out.write_text(json.dumps(result, indent=1) + "\n")
 
+    torch.manual_seed(args.seed)
     x = rows_on_card(args.rows, D, args.seed)
     if "passes" in parts:
         half = torch.empty(args.rows, D, dtype=torch.float16, device="cuda")

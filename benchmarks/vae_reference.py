@@ -1,12 +1,12 @@
 """python benchmarks/vae_reference.py ../shared/data/toys ../shared/data/lastfm --epochs 40 150
 
-Our RQ-VAE beside a plain re-reading of SPEC 1.2 that shares no code with it: torch modules, scikit-learn's k-means,
+Our RQ-VAE beside a plain re-reading of the public configuration that shares no code with it: torch modules, scikit-learn's k-means,
 Sinkhorn as the field writes it. Reconstruction error, code usage and collisions of each. How many codes an RQ-VAE
 uses depends mostly on its first random weights, so runs are paired: a seed gives both the same first weights and the
 same batches, and each starts its codebooks in its own way. A last short pair starts from our codebooks on both sides:
-then all tokens should be equal.
+then all tokens are equal, until rounding tips a first near-tie and the two drift apart.
 Both are measured after the last epoch, so that equal amounts of training are compared; `--keep best` measures the
-epoch with fewest collisions, as SPEC 1.2 keeps it. Writes benchmarks/results/vae_reference.json.
+epoch with fewest collisions, as the public pipeline keeps it. Writes benchmarks/results/vae_reference.json.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BATCH, RATE, DECAY, CLIP = 1024, 1e-3, 1e-4, 1.0
 BETA, EPSILON, ROUNDS = 0.25, 0.003, 50
 
 
-# --- the reference: SPEC 1.1 and 1.2, read once more and written straight down ---------------------------------------
+# --- the reference: the algorithm and its public configuration, read once more and written straight down ---------------------------------------
 
 
 def perceptron(widths, generator):

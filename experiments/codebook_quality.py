@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import platform
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -88,7 +87,7 @@ def main() -> None:
     runs = [run for run in plan(options.seeds, json.loads(options.vae)) if key(run) not in done]
     runs = [r for r in runs if not options.recipes or r["recipe"] in options.recipes.split(",")]
     runs = [r for r in runs if not options.tables or r["table"] in options.tables.split(",")]
-    where = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "command": " ".join(sys.argv)}
+    where = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "command": command(options)}
     options.output.parent.mkdir(parents=True, exist_ok=True)
     with options.output.open("a") as out, ProcessPoolExecutor(options.jobs) as pool:
         pending = [pool.submit(work, options.data, run) for run in runs]
@@ -96,6 +95,12 @@ def main() -> None:
             out.write(json.dumps(future.result() | where | versions()) + "\n")
             out.flush()
             print(f"{count}/{len(pending)}", flush=True)
+
+
+def command(options: argparse.Namespace) -> str:
+    """What reruns this, without this machine's folders."""
+    script = "python experiments/codebook_quality.py DATA"
+    return f"{script} -o {options.output.name} --seeds {options.seeds} --vae '{options.vae}'"
 
 
 def versions() -> dict:

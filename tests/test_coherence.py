@@ -11,7 +11,7 @@ from sidkit.report.coherence import coherence
 
 
 def by_loops(vectors, codes, level, t):
-    """SPEC 2.1 as written: every pair."""
+    """The formulas as written: every pair."""
 
     def cosine(a, b):
         return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))

@@ -151,15 +151,13 @@ EVERY = [*SHAPES, *(pytest.param(*shape, marks=[pytest.mark.gpu, needs_gpu]) for
 @pytest.mark.parametrize("n, K, d, k, metric", EVERY)
 def test_soft_sums_are_those_of_the_formulas(engine, n, K, d, k, metric, dtype, precision, close):
     x, c = rows_and_centroids(n, K, d)
-    if metric == "cosine":
-        x = unit(x)
-    x = torch.from_numpy(x).to(DEVICE, getattr(torch, dtype))
-    book, beta = engine.book(c, metric, x), 4.0 if metric == "cosine" else 0.5
+    x, c = torch.from_numpy(unit(x)).to(DEVICE, getattr(torch, dtype)), unit(c)
+    book, beta = engine.book(c, metric, x), 4.0
     mass, sums, objective = engine.soft_sums(x, book, k, beta, 0.5, precision)
     want = soft_sums_in_float64(x.float().cpu().numpy(), c, metric, k, beta, 0.5)
     if precision == "fp32":  # a row between two codewords may fall either way: allow one for 2,000
         close += 1.0 / 2000 * (n > 1000)
-    assert np.abs(mass.cpu().numpy() - want[0]).sum() <= close * n
+    assert np.abs(mass.cpu().numpy() - want[0]).sum() <= close * n + 2  # the zero row is at the same distance from all
     assert np.linalg.norm(sums.cpu().numpy() - want[1]) <= 3 * close * np.linalg.norm(want[1])
     assert abs(float(objective[0]) - want[2]) <= close * n
     again = engine.soft_sums(x, book, k, beta, 0.5, precision)

@@ -43,10 +43,13 @@ def test_the_readme_shell_blocks_run_in_order(shop):
             run(line, shop)
 
 
-def test_the_readme_python_blocks_run(shop, monkeypatch):
+@pytest.mark.parametrize("document", ["README.md", "docs/tokenizers.md"])
+def test_the_python_blocks_of_the_documents_run(document, shop, monkeypatch):
     monkeypatch.chdir(shop)
-    for block in blocks((ROOT / "README.md").read_text(), "python"):
-        exec(compile(block, "README.md", "exec"), {})  # noqa: S102
+    found = blocks((ROOT / document).read_text(), "python")
+    assert found
+    for block in found:
+        exec(compile(block, document, "exec"), {})  # noqa: S102
 
 
 def test_every_command_example_runs(shop):

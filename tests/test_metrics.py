@@ -37,6 +37,14 @@ def test_prefixes_that_would_share_a_number_in_a_smaller_radix_are_told_apart():
     assert q["icr_per_sid"] == 1.0
 
 
+def test_vectors_add_the_coherence_of_prefixes():
+    vectors = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    q = sidkit.quality(CODES, (2, 3), vectors)
+    assert q["sc_per_group"][1] == pytest.approx((0.0 + 1.0) / 2)  # prefixes (0, 0) and (1, 2)
+    assert q["pd_per_group_pair"][0] == pytest.approx(-2 * (1 - 1 / np.sqrt(5)))  # means (2, 1)/3 and (0, 1)
+    assert "sc_per_group" not in sidkit.quality(CODES, (2, 3))
+
+
 def test_gini_is_zero_for_equal_shares_and_grows_with_inequality():
     assert gini(np.array([5, 5, 5, 5])) == pytest.approx(0.0)
     assert gini(np.array([1, 3])) == pytest.approx(2 * (1 + 6) / (2 * 4) - 1.5)

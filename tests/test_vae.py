@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from sidkit.checkpoint import Checkpoint
 from sidkit.errors import InputError, MissingExtraError, SpecError, StoreError
 from sidkit.report.coherence import coherence
 from sidkit.rows import ArraySource, LocalRows
-from sidkit.spec import KINDS, from_plain, to_plain
+from sidkit.spec import from_plain, to_plain
 from sidkit.stage import Run
 from sidkit.vae import PAPER, R3VAE, RQVAE, Training, fitted_rqvae, r3_vae, rq_vae
 from sidkit.vae.mlp import forward, product
@@ -46,11 +45,9 @@ MAKERS = [small_rq, small_r3]
 
 
 @pytest.fixture(autouse=True)
-def kinds(monkeypatch, request):
+def train_on_the_cpu(monkeypatch, request):
     if "gpu" not in request.keywords:  # "auto" would train on a GPU, whose sums have no fixed order
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for name, home in {"RQVAE": "rqvae", "R3VAE": "r3vae", "Training": "training"}.items():
-        monkeypatch.setitem(KINDS, name, f"sidkit.vae.{home}")
 
 
 @pytest.fixture
@@ -60,7 +57,8 @@ def X(rng):
 
 @dataclass(frozen=True)
 class Resumable(Run):
-    checkpoint: Any = None
+    """A run on a device of its choice."""
+
     device: str = "cpu"
 
 
@@ -114,7 +112,7 @@ def test_sinkhorn_rows_come_to_one():
 
 
 def test_both_ways_of_scaling_agree_with_the_plain_one():
-    """SPEC 1.2 literally, where exp does not overflow: rows, columns, in turn."""
+    """LC-Rec's loop literally, where exp does not overflow: rows, columns, in turn."""
     distance = torch.rand(40, 16, generator=generator())
     middle = (distance.max() + distance.min()) / 2
     d = ((distance - middle) / (distance.max() - middle + 1e-5)).double()
@@ -374,7 +372,7 @@ def test_the_measures_pull_where_they_should():
 
 
 def test_tokens_follow_the_soft_recursion(X):
-    """The fitted stage against SPEC 2.1 in float64 loops."""
+    """The fitted stage against the paper's formulas in float64 loops."""
     fitted = small_r3(temperature=0.2).fit(X, seed=2)
     stage = fitted.stages[1]
     r = stage.reference.astype(np.float64)
@@ -441,7 +439,7 @@ def test_the_first_warm_up_step_moves_nothing_so_a_fit_shows_its_start(X):
 
 
 def plain_loop(weights, X, plan, seed):
-    """SPEC 1.1 and 1.2 written straight down for two levels, Sinkhorn on the second, as the field writes them."""
+    """The public configuration written straight down for two levels, Sinkhorn on the second."""
     w = {name: torch.nn.Parameter(weight.detach().clone()) for name, weight in weights.items()}
     optimizer = torch.optim.AdamW(w.values(), lr=plan.learning_rate, weight_decay=plan.weight_decay)
     steps = -(-len(X) // plan.batch)
@@ -698,8 +696,6 @@ def test_a_saved_tokenizer_encodes_without_torch(X, make, tmp_path):
     np.save(tmp_path / "x.npy", X)
     script = (
         "import sys; sys.modules['torch'] = None\n"
-        "from sidkit.spec import KINDS\n"
-        "KINDS |= {'RQVAE': 'sidkit.vae.rqvae', 'R3VAE': 'sidkit.vae.r3vae', 'Training': 'sidkit.vae.training'}\n"
         "import numpy as np, sidkit\n"
         f"print(sidkit.load({str(tmp_path / 'tok')!r}).encode(np.load({str(tmp_path / 'x.npy')!r})).tobytes().hex())"
     )

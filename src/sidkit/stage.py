@@ -62,6 +62,7 @@ class Run:
     seed: int = 0
     init: Sequence[NDArray[np.integer[Any]]] | None = None
     progress: Progress = field(default_factory=Silent)
+    device: str = "auto"
     checkpoint: Checkpoint | None = None  # where unfinished work is kept, if anywhere
 
     def seed_of(self, level: int) -> tuple[int, int]:

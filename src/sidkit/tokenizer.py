@@ -55,7 +55,7 @@ class Tokenizer:
         rows = as_rows(X, device=device, progress=report)
         if rows.shape[0] == 0:
             raise InputError("there are no rows to fit")
-        run, mark = Run(int(seed), init, report), fingerprint(rows)
+        run, mark = Run(int(seed), init, report, device), fingerprint(rows)
         fitted: list[Fitted] = []
         for stage in self.stages:
             fitted.append(stage.fit(rows, run))

@@ -114,7 +114,9 @@ def top_kernel(
                 s = tl.zeros([BM, BN], tl.float32)
 
     ROUNDS: tl.constexpr = K_TOP if FIT else K_TOP + 1
-    values, indices, key = _draw(m1, m2, m3, slot, K, blocks, LOW, BM, SLOTS, SPLIT, DEPTH, ROUNDS, KP, PACK, HAS_OFFSET)
+    values, indices, key = _draw(
+        m1, m2, m3, slot, K, blocks, LOW, BM, SLOTS, SPLIT, DEPTH, ROUNDS, KP, PACK, HAS_OFFSET
+    )
     rank = tl.arange(0, KP)[None, :]
     last = tl.max(tl.where(rank == K_TOP - 1, values, WORST), 1)
     if FIT:
@@ -160,11 +162,17 @@ def _keep(
         key = marked(s, last - block, LOW, SLOTS, PACK, HAS_OFFSET)
         m1, m2, m3, out = _insert(key, m1, m2, m3, out, DEPTH, EVICT)
     elif SPLIT == 2:
-        m1, m2, m3, out = _insert_two(s, last - 2 * block, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET)
+        m1, m2, m3, out = _insert_two(
+            s, last - 2 * block, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET
+        )
     else:
         left, right = halves(s, BM, 2 * SLOTS)
-        m1, m2, m3, out = _insert_two(left, last - 4 * block, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET)
-        m1, m2, m3, out = _insert_two(right, last - 4 * block - 2, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET)
+        m1, m2, m3, out = _insert_two(
+            left, last - 4 * block, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET
+        )
+        m1, m2, m3, out = _insert_two(
+            right, last - 4 * block - 2, LOW, m1, m2, m3, out, BM, SLOTS, DEPTH, EVICT, PACK, HAS_OFFSET
+        )
     return m1, m2, m3, out
 
 

@@ -60,7 +60,7 @@ def tile_for(d: int, k: int, mode: Mode) -> Tile:
         return Tile(64, 64, 1, padded, padded, 4, 1)
     if padded > 128:
         return Tile(128, 64, 1, padded, padded, 8, 2)
-    if mode == "fp32":
+    if mode in ("tf32", "fp32"):
         return Tile(128, 64, 1, padded, padded, 8, 3)
     if k == 1:
         return Tile(128, 64, 1, padded, padded, 4, 2, 168)

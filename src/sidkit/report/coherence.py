@@ -1,4 +1,4 @@
-"""SC and PD, the two measures of R3-VAE: are items with one prefix alike, and are prefixes apart (SPEC 2.1)."""
+"""SC and PD, the two measures of R3-VAE: are items with one prefix alike, and are prefixes apart."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from ..sids import prefix_numbers
 __all__ = ["gini", "perplexity", "quality"]
 
 
-def quality(codes: Any, sizes: Sequence[int]) -> dict[str, Any]:
-    """Named metrics of codes (n, levels) with codebooks of these sizes.
+def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, Any]:
+    """Named metrics of codes (n, levels) with codebooks of these sizes; with the items' vectors (n, d), SC and PD too.
 
     items                  n
     distinct_sids          |S|, the number of different full SIDs
@@ -30,6 +30,8 @@ def quality(codes: Any, sizes: Sequence[int]) -> dict[str, Any]:
     codes_used             per level, codes in use / size
     entropy_bits           per level, entropy of the token, in bits
     perplexity             per level, 2^entropy: how many codes are in effective use
+    sc_per_group           per level, mean cosine within prefixes of several items     (R3-VAE's SC; see `coherence`)
+    pd_per_group_pair      per level, how near the prefixes' mean vectors are          (R3-VAE's PD)
     """
     array = np.asarray(codes)
     if array.ndim != 2 or array.shape[1] != len(sizes):
@@ -46,7 +48,7 @@ def quality(codes: Any, sizes: Sequence[int]) -> dict[str, Any]:
     alone = int((full == 1).sum())
     room = np.cumprod([float(size) for size in sizes])
     bits = [_entropy_bits(count) for count in tokens]
-    return {
+    figures = {
         "items": n,
         "distinct_sids": len(full),
         "icr_per_sid": alone / len(full),
@@ -61,6 +63,12 @@ def quality(codes: Any, sizes: Sequence[int]) -> dict[str, Any]:
         "entropy_bits": bits,
         "perplexity": [2.0**bit for bit in bits],
     }
+    if vectors is not None:
+        from .coherence import coherence
+
+        found = coherence(np.asarray(vectors), array, sizes)
+        figures |= {name: found[name] for name in ("sc_per_group", "pd_per_group_pair")}
+    return figures
 
 
 def gini(counts: NDArray[Any]) -> float:

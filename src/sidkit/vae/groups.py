@@ -1,4 +1,4 @@
-"""R3-VAE's two measures of a batch grouped by SID prefix, with gradients (SPEC 2.1). Imported by fits only.
+"""R3-VAE's two measures of a batch grouped by SID prefix, with gradients. Imported by fits only.
 
 `report.coherence` measures the same of a whole catalogue, without torch.
 """

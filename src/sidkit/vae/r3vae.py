@@ -1,4 +1,4 @@
-"""R3-VAE: a learned reference direction, then codebooks that are rated rather than chosen from (SPEC 2)."""
+"""R3-VAE: a learned reference direction, then codebooks that are rated rather than chosen from."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .training import Training
 __all__ = ["R3VAE", "R3_PUBLIC", "FittedR3VAE"]
 
 R3_PUBLIC = Training(3000, 1024, 5e-4, weight_decay=1e-5, schedule="constant", clip=0.0)
-# SPEC 2.1 gives the optimiser; epochs and batch are those of the RQ-VAE's public schedule (inferred).
+# The paper gives the optimiser; epochs and batch are those of the RQ-VAE's public schedule (inferred).
 
 
 @dataclass(frozen=True)
 class R3VAE:
-    """One token per size, the best-rated codeword; what is passed on is soft (SPEC 2.1).
+    """One token per size, the best-rated codeword; what is passed on is soft.
 
         e_0 = x - (x.r / |r|^2) r,   s_k = cos(e_{l-1}, c_k),   w = softmax(s / temperature),
         q_l = sum_k w_k c_k,   e_l = e_{l-1} - q_l,   token = argmax_k w_k;   x^ = (x.r / |r|^2) r + sum_l q_l
@@ -34,7 +34,7 @@ class R3VAE:
 
     SC and PD are those of `sidkit.report.coherence`, of each batch, averaged over levels. The paper's lambda is
     both weights. With temperature 1 (literal) and many codewords q_l is close to the codebook's mean, so that
-    residuals barely change between levels: SPEC 2.3.
+    residuals barely change between levels.
 
     rating      "softmax" as above, or "top1" (RecBoard): q_l = cos(e, c) c / |c| of the best codeword alone
     encoder     "identity" as in the formulas, or "mlp": the same on E(x), Linear+ReLU over `hidden` to `latent`

@@ -1,4 +1,4 @@
-"""The R3-VAE while it is trained, in torch (SPEC 2). Imported by fits only."""
+"""The R3-VAE while it is trained, in torch. Imported by fits only."""
 
 from __future__ import annotations
 

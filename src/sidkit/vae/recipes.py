@@ -22,7 +22,7 @@ def rq_vae(
     normalize: bool = False,
     **overrides: Any,
 ) -> Tokenizer:
-    """RQ-VAE (TIGER; SPEC 1): residual quantization in the latent space of a learned autoencoder.
+    """RQ-VAE (TIGER): residual quantization in the latent space of a learned autoencoder.
 
     preset      "public": 3,000 epochs, batch 1,024, learning rate 1e-3, as the public TIGER pipeline trains it;
                 "paper": 20 epochs, batch 4,096, 5e-4, which suits millions of rows
@@ -40,7 +40,7 @@ def r3_vae(
     normalize: bool = True,
     **overrides: Any,
 ) -> Tokenizer:
-    """R3-VAE (SPEC 2): a learned reference direction is projected out, then codewords are rated, softly.
+    """R3-VAE: a learned reference direction is projected out, then codewords are rated, softly.
 
     preset      "public": 3,000 epochs, batch 1,024 (both inferred), AdamW 5e-4, weight decay 1e-5;
                 "paper": 20 epochs, batch 4,096, 5e-4;

@@ -1,4 +1,4 @@
-"""RQ-VAE: an encoder, residual quantization of its output, a decoder, trained together (SPEC 1)."""
+"""RQ-VAE: an encoder, residual quantization of its output, a decoder, trained together."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["RQVAE", "FittedRQVAE"]
 
 @dataclass(frozen=True)
 class RQVAE:
-    """One token per size, decided in the latent space of a learned encoder (SPEC 1.1).
+    """One token per size, decided in the latent space of a learned encoder.
 
         z = E(x), r_1 = z;   c_l = argmin_k |r_l - e_l[k]|^2,   r_{l+1} = r_l - e_l[c_l];   x^ = D(sum_l e_l[c_l])
         loss = |x - x^|^2 + quant_weight * over levels of (|sg(r_l) - q_l|^2 + beta |r_l - sg(q_l)|^2)
 
     E is Linear+ReLU over `hidden` to `latent`, D its mirror. Codebooks start by k-means on the first batch, level
-    after level. The defaults are SPEC 1.2.
+    after level. The defaults are those of the public TIGER pipeline.
 
     reduction       "mean": means over elements and over levels; "sum": sums over features and levels, mean over rows
     residual_grad   whether what a level leaves carries the encoder's gradient to the next: "detached", as LC-Rec

@@ -1,4 +1,4 @@
-"""The RQ-VAE while it is trained, in torch (SPEC 1.1). Imported by fits only."""
+"""The RQ-VAE while it is trained, in torch. Imported by fits only."""
 
 from __future__ import annotations
 

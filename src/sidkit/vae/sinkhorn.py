@@ -1,4 +1,4 @@
-"""Sinkhorn: assignments that spread a batch evenly over a codebook (SPEC 1.2, as LC-Rec does)."""
+"""Sinkhorn: assignments that spread a batch evenly over a codebook (as LC-Rec does)."""
 
 from __future__ import annotations
 

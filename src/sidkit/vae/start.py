@@ -1,4 +1,4 @@
-"""The first codebooks: k-means on the residuals of one batch, level after level (SPEC 1.2)."""
+"""The first codebooks: k-means on the residuals of one batch, level after level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def first_codebook(
     """Euclidean k-means on residuals r (n, e): (size, e).
 
     It starts from a k-means++ draw, or from the residuals `named`, which then join r.
-    Inferred: SPEC 1.2 has scikit-learn's k-means here, the best of several draws in older versions; this is one draw.
+    Inferred: the public pipeline has scikit-learn's k-means here, the best of several draws in older versions; this is one draw.
     """
     numbers = np.arange(size) if named is not None else spread_out(r, size, seed)
     rows = LocalRows(ArraySource(r if named is None else np.concatenate([named, r])))

@@ -59,7 +59,7 @@ def train(build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run,
         network.weights[name] = weight.to(device).requires_grad_()
     optimizer = torch.optim.AdamW(network.weights.values(), lr=plan.learning_rate, weight_decay=plan.weight_decay)
     state = TrainingState(network.weights, optimizer, generator)
-    checkpoint, key = getattr(run, "checkpoint", None), f"level-{rows.width + 1}"
+    checkpoint, key = run.checkpoint, f"level-{rows.width + 1}"
 
     counted = [epoch for epoch in range(plan.epochs) if _is_counted(epoch, plan)]
     run.progress.start(label, n * (plan.epochs + len(counted)))

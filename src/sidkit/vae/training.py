@@ -20,11 +20,11 @@ class Training:
     clip             the largest norm of all gradients together; 0 for none
     evaluate_every   epochs between counts of collisions over all rows; the last epoch is always counted
     keep             "best" returns the weights of the epoch with the lowest collision rate, (n - distinct SIDs) / n,
-                     of equals the latest (inferred: SPEC does not say); "last" those of the last epoch
-    init_rows        rows that start the codebooks: the first batch (0, as SPEC 1.2 says), or a draw of so many
+                     of equals the latest (inferred); "last" those of the last epoch
+    init_rows        rows that start the codebooks: the first batch (0, as the public pipeline does), or a draw of so many
     init_iterations  k-means passes that start each codebook
     reset_dead       after each epoch, codewords that no row chose move to residuals of that epoch's last batch
-                     (off: SPEC 1.2 has no such step)
+                     (off: the public pipeline has no such step)
     """
 
     epochs: int
@@ -81,7 +81,7 @@ class Training:
         return self.learning_rate * share
 
 
-PUBLIC = Training(3000, 1024, 1e-3, weight_decay=1e-4, warmup_epochs=50, schedule="linear")  # SPEC 1.2
+PUBLIC = Training(3000, 1024, 1e-3, weight_decay=1e-4, warmup_epochs=50, schedule="linear")
 PAPER = Training(20, 4096, 5e-4, weight_decay=1e-4, schedule="constant", evaluate_every=5)
 # Paper: gives epochs, batch and learning rate only. The rest is inferred: no warm-up, since 50 epochs of it would not
 # fit, and a constant rate; weight decay and clipping as in PUBLIC.

@@ -151,9 +151,7 @@ def _run(
     work = 0
     if packed is not None:
         if packed.d != d or not 1 <= k <= min(MAX_K, packed.size):
-            raise ValueError(
-                f"cannot find {k} of {packed.size} codewords of {packed.d} numbers for rows of {d}"
-            )
+            raise ValueError(f"cannot find {k} of {packed.size} codewords of {packed.d} numbers for rows of {d}")
         job.book, work = packed.pointer, packed.size
     if chain is not None:
         if not find:

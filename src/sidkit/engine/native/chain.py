@@ -42,8 +42,7 @@ class Chain:
         self.steps = tuple(steps)
         self.width = 1 + max((step.column for step in self.steps), default=-1)
         self.vectors = [
-            None if step.vectors is None else np.ascontiguousarray(step.vectors, np.float32)
-            for step in self.steps
+            None if step.vectors is None else np.ascontiguousarray(step.vectors, np.float32) for step in self.steps
         ]
         self.books = [None if step.book is None else pack(step.book) for step in self.steps]
         self.known = self._structs(find=False)

@@ -127,7 +127,8 @@ static void handle(const Job *job, Desk *desk, const Span *span, int64_t base, i
     int32_t *index = job->index ? job->index + first * k : span->index + (first - base) * k;
     for (int64_t r = 0; r < n; r++) {
         memcpy(index + r * k, desk->index + r * MAX_K, (size_t)k * sizeof(int32_t));
-        for (int64_t i = 0; job->score && i < k; i++) job->score[(first + r) * k + i] = (float)desk->best[r * MAX_K + i];
+        for (int64_t i = 0; job->score && i < k; i++)
+            job->score[(first + r) * k + i] = (float)desk->best[r * MAX_K + i];
         if (job->total) span->best[first - base + r] = weigh(job, desk, r, span->weight + (first - base + r) * k);
     }
 }

@@ -60,7 +60,8 @@ INLINE float quantise(const float *x, int64_t padded, float step, int8_t *bytes,
     return sqrtf(SUM(square)) * 1.0001f;
 }
 
-INLINE void tile_int8(const int rows, const Desk *desk, int64_t r, const Book *book, int64_t p, float *scores, float *maxima) {
+INLINE void tile_int8(const int rows, const Desk *desk, int64_t r, const Book *book, int64_t p, float *scores,
+                      float *maxima) {
     const int64_t steps = (book->d + 3) / 4, stride = desk->byte_stride;
     const uint8_t *panel = book->bytes + p * steps * WIDE * 4;
     const int8_t *x = desk->bytes + r * stride;
@@ -95,7 +96,8 @@ INLINE void tile_int8(const int rows, const Desk *desk, int64_t r, const Book *b
 }
 #endif
 
-INLINE void tile_float(const int rows, const Desk *desk, int64_t r, const Book *book, int64_t p, float *scores, float *maxima) {
+INLINE void tile_float(const int rows, const Desk *desk, int64_t r, const Book *book, int64_t p, float *scores,
+                       float *maxima) {
     const int64_t d = book->d, stride = desk->row_stride;
     const float *panel = book->rows + p * d * WIDE, *x = desk->rows + r * stride;
     vf a[TILE], b[TILE];

@@ -9,7 +9,12 @@
 
 #define INLINE static inline __attribute__((always_inline))
 /* gcc copies the accumulators of the intrinsic around; as inline assembly they stay where they are. */
-#define DPBUSD(prefix, s, u, i) ({ vi sum_ = s; __asm__(prefix "vpdpbusd %2, %1, %0" : "+v"(sum_) : "v"(u), "v"(i)); sum_; })
+#define DPBUSD(prefix, s, u, i)                                                                                   \
+    ({                                                                                                            \
+        vi sum_ = s;                                                                                              \
+        __asm__(prefix "vpdpbusd %2, %1, %0" : "+v"(sum_) : "v"(u), "v"(i));                                      \
+        sum_;                                                                                                     \
+    })
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 
