@@ -1,7 +1,7 @@
-"""python benchmarks/vae_reference.py ../shared/data/toys ../shared/data/lastfm --epochs 40 150
+"""python benchmarks/vae_reference.py DATA/toys DATA/lastfm --epochs 40 150
 
-Our RQ-VAE beside a plain re-reading of the public configuration that shares no code with it: torch modules, scikit-learn's k-means,
-Sinkhorn as the field writes it. Reconstruction error, code usage and collisions of each. How many codes an RQ-VAE
+Our RQ-VAE beside a plain re-reading of the public configuration that shares no code with it: torch modules,
+scikit-learn's k-means, Sinkhorn as the field writes it. Reconstruction error, code usage and collisions of each. How many codes an RQ-VAE
 uses depends mostly on its first random weights, so runs are paired: a seed gives both the same first weights and the
 same batches, and each starts its codebooks in its own way. A last short pair starts from our codebooks on both sides:
 then all tokens are equal, until rounding tips a first near-tie and the two drift apart.
@@ -35,7 +35,7 @@ BATCH, RATE, DECAY, CLIP = 1024, 1e-3, 1e-4, 1.0
 BETA, EPSILON, ROUNDS = 0.25, 0.003, 50
 
 
-# --- the reference: the algorithm and its public configuration, read once more and written straight down ---------------------------------------
+# --- the reference: the algorithm and its public configuration, read once more and written down ---
 
 
 def perceptron(widths, generator):

@@ -197,8 +197,9 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert told.strip() == "stopped; nothing was left half-written"
-    assert list(out.iterdir()) == []
+    assert told.strip() == "stopped; nothing was left half-written (a fit goes on with --resume)"
+    assert not (out / "tok").exists()
+    assert all(entry.name == "tok.unfinished" for entry in out.iterdir())
 
 
 def test_every_help_starts_with_an_example():

@@ -178,6 +178,21 @@ def test_rows_in_another_order_give_the_same_bits(engine):
 
 
 @kernels_run
+@pytest.mark.parametrize("K, k", [(40, 3), (140, 1), (140, 3)])
+def test_rows_of_length_zero_have_no_say_if_asked(engine, K, k):
+    x, c = rows_and_centroids(90, K, 12)
+    x = unit(x)
+    x[::3] = 0
+    given = torch.from_numpy(x).to(DEVICE, torch.float16)
+    book = engine.book(unit(c), "euclidean", given)
+    mass, sums, objective = engine.soft_sums(given, book, k, 4.0, 0.5, skip_zero=True)
+    want = engine.soft_sums(given[(x != 0).any(1)], book, k, 4.0, 0.5)
+    assert np.allclose(mass.cpu(), want[0].cpu(), atol=1e-3)
+    assert np.allclose(sums.cpu(), want[1].cpu(), atol=1e-3)
+    assert float(objective[0]) == pytest.approx(float(want[2][0]), abs=1e-3)
+
+
+@kernels_run
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_neighbours_that_share_a_slot_are_not_lost(engine, dtype):
     """Codewords 64 apart fall on the same slot; here a row's five nearest all do."""

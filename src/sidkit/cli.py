@@ -102,12 +102,16 @@ def fit(
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was stopped")] = False,
     as_json: Json = False,
 ) -> None:
     """sidkit fit items.parquet -o tok/ --sizes 1024-512-128 --top-k 5
 
-    Fit a tokenizer to embeddings and write it as a folder.
+    Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves what it had finished beside
+    it, as OUTPUT.unfinished; --resume goes on from there.
     """
+    from shutil import rmtree
+
     from .store import check_target, load
     from .terminal import Terminal, print_quality
 
@@ -117,8 +121,12 @@ def fit(
     check_target(output)
     with Terminal() as progress:
         source = _open(embeddings, id_column, column, bad_rows, output, progress)
-        fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress)
+        unfinished = output.parent / f"{output.name}.unfinished"
+        if not resume:
+            rmtree(unfinished, ignore_errors=True)
+        fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
         fitted.save(output)
+        rmtree(unfinished, ignore_errors=True)
     facts = dict(load(output).facts)
     if as_json:
         print(json.dumps({"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, **facts}))
@@ -392,7 +400,7 @@ def _writable(path: Path) -> None:
 
 def _farewell(code: int) -> int:
     if code == INTERRUPTED:
-        print("stopped; nothing was left half-written", file=sys.stderr)
+        print("stopped; nothing was left half-written (a fit goes on with --resume)", file=sys.stderr)
     return code
 
 

@@ -93,6 +93,10 @@ class PQ:
     def __post_init__(self) -> None:
         _check(self.sizes)
 
+    @property
+    def state(self) -> type[FittedProduct]:
+        return FittedProduct
+
     def fit(self, rows: Rows, run: Run) -> FittedProduct:
         return refine(self, rows, run)
 
@@ -155,6 +159,10 @@ class OPQ:
     @property
     def iterations(self) -> int:
         return self.first + self.alternations * self.steps
+
+    @property
+    def state(self) -> type[FittedProduct]:
+        return FittedProduct
 
     def fit(self, rows: Rows, run: Run) -> FittedProduct:
         return refine(self, rows, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .card import fingerprint
+from .checkpoint import Checkpoint
 from .errors import InputError, SpecError
 from .geometry import Array
 from .open import as_rows
 from .prepare import FittedRemoveMean
 from .progress import Progress, Silent
 from .rows import Rows
+from .spec import to_plain
 from .stage import Fitted, Run, Stage
 
 __all__ = ["FittedTokenizer", "Tokenizer"]
@@ -43,11 +46,14 @@ class Tokenizer:
         init: Sequence[NDArray[np.integer[Any]]] | None = None,
         device: str = "auto",
         progress: Progress | None = None,
+        checkpoint: str | Path | None = None,
     ) -> FittedTokenizer:
         """Fit to embeddings: an array, a tensor, a path, or Rows.
 
         init, where given, names per level the rows whose current residuals start the codebook, which makes a fit
         reproducible against any other implementation.
+        checkpoint, where given, is a folder that keeps finished stages and, once a minute, the state of an unfinished
+        one: a fit that was killed and is called again ends as if it had never stopped.
         """
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
@@ -55,14 +61,32 @@ class Tokenizer:
         rows = as_rows(X, device=device, progress=report)
         if rows.shape[0] == 0:
             raise InputError("there are no rows to fit")
-        run, mark = Run(int(seed), init, report, device), fingerprint(rows)
+        mark = fingerprint(rows)
+        kept = None if checkpoint is None else Checkpoint(checkpoint, self._identity(int(seed), init, mark))
+        run = Run(int(seed), init, report, device, kept)
         fitted: list[Fitted] = []
-        for stage in self.stages:
-            fitted.append(stage.fit(rows, run))
+        for i, stage in enumerate(self.stages):
+            fitted.append(_fit_once(stage, rows, run, f"stage-{i}"))
             if fitted[-1].sizes:
                 report.start("assign", rows.shape[0])
             rows = rows.map(fitted[-1])
         return FittedTokenizer(self, tuple(fitted), rows.shape[1], np.dtype(rows.dtype).name, int(seed), rows, mark)
+
+    def _identity(self, seed: int, init: Any, mark: str) -> str:
+        """What must be equal for an interrupted fit to be gone on with."""
+        first = None if init is None else [None if rows is None else np.asarray(rows).tolist() for rows in init]
+        return json.dumps([to_plain(self.stages), seed, first, mark])
+
+
+def _fit_once(stage: Stage, rows: Rows, run: Run, key: str) -> Fitted:
+    """The stage fitted, or restored if an interrupted fit had finished it."""
+    saved = run.checkpoint.load(key) if run.checkpoint is not None else None
+    if saved is not None:
+        return stage.restore(saved[0], rows.shape[1])
+    fitted = stage.fit(rows, run)
+    if run.checkpoint is not None:
+        run.checkpoint.save(key, fitted.arrays, {})
+    return fitted
 
 
 @dataclass(frozen=True, eq=False)

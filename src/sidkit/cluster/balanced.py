@@ -94,6 +94,10 @@ class _Loop:
     def iterations(self) -> int:
         return self.spec.iterations + self.spec.settle
 
+    @property
+    def state(self) -> type[Priced]:
+        return Priced
+
     def start(self, rows: Rows, run: Run) -> Priced:
         centroids = run.start_rows(rows, self.spec.size, rows.width).astype(np.float64)
         state = Priced(centroids, np.zeros(self.spec.size))

@@ -87,6 +87,10 @@ class GMM:
         if self.spread not in ("rows", "clusters"):
             raise SpecError(f"spread must be 'rows' or 'clusters', not {self.spread!r}")
 
+    @property
+    def state(self) -> type[Mixture]:
+        return Mixture
+
     def fit(self, rows: Rows, run: Run) -> Mixture:
         return refine(self, rows, run)
 

@@ -88,6 +88,10 @@ class KMeans:
         if self.iterations < 0:
             raise SpecError(f"iterations cannot be negative ({self.iterations})")
 
+    @property
+    def state(self) -> type[Centroids]:
+        return Centroids
+
     def fit(self, rows: Rows, run: Run) -> Centroids:
         return refine(self, rows, run)
 

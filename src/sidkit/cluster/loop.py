@@ -7,9 +7,11 @@ file larger than memory, a GPU or a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import native
@@ -53,6 +55,10 @@ class Clusterer(Protocol[C]):
     @property
     def iterations(self) -> int: ...
 
+    @property
+    def state(self) -> type[C]:
+        """The dataclass of the clusters between passes: arrays, tuples of arrays, and numbers."""
+
     def start(self, rows: Rows, run: Run) -> C:
         """The clusters before the first pass."""
 
@@ -73,13 +79,57 @@ def refine(cluster: Clusterer[C], rows: Rows, run: Run) -> C:
     """Fit a clusterer to rows: exactly `iterations` passes, fewer only if another would change nothing."""
     n, level = rows.shape[0], rows.width
     native.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
-    clusters = cluster.start(rows, run)
-    run.progress.start(f"level {level + 1}", n * cluster.iterations)
-    for done in range(cluster.iterations):
+    before_us = _resumed(cluster, run, level)
+    first, clusters = before_us or (0, cluster.start(rows, run))
+    run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
+    for done in range(first, cluster.iterations):
         sums = rows.reduce(partial(cluster.statistics, clusters))
         before, clusters = clusters, cluster.update(clusters, sums)
         run.progress.note(f"pass {done + 1}, objective {float(sums[-1][0]) / n:.5f}")
         if cluster.settled(before, clusters):
             run.progress.advance(n * (cluster.iterations - done - 1))
             break
+        if run.checkpoint is not None and run.checkpoint.due():
+            arrays, facts = unpacked(clusters)
+            run.checkpoint.save(_key(cluster, level), arrays, {"done": done + 1, **facts})
     return cluster.finish(clusters, rows.dtype)
+
+
+def unpacked(clusters: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The state between two passes, a dataclass, as arrays and plain numbers; what starts with _ is left out."""
+    arrays: dict[str, NDArray[Any]] = {}
+    facts: dict[str, Any] = {}
+    for part in fields(clusters):
+        value = getattr(clusters, part.name)
+        if part.name.startswith("_") or value is None:
+            continue
+        if isinstance(value, np.ndarray):
+            arrays[part.name] = value
+        elif isinstance(value, tuple):
+            arrays |= {f"{part.name}.{i}": array for i, array in enumerate(value)}
+        else:
+            facts[part.name] = value
+    return arrays, facts
+
+
+def repacked(kind: type[C], arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> C:
+    """The inverse of `unpacked`."""
+    values: dict[str, Any] = dict(facts)
+    for name, array in arrays.items():
+        field, dot, _ = name.partition(".")
+        values[field] = (*values.get(field, ()), arrays[f"{field}.{len(values.get(field, ()))}"]) if dot else array
+    return kind(**values)
+
+
+def _key(cluster: Any, level: int) -> str:
+    return f"level-{level + 1}-{type(cluster).__name__.lower()}"
+
+
+def _resumed(cluster: Clusterer[C], run: Run, level: int) -> tuple[int, C] | None:
+    """How many passes are done, and the clusters they gave, if an interrupted fit left them."""
+    saved = run.checkpoint.load(_key(cluster, level)) if run.checkpoint is not None else None
+    if saved is None:
+        return None
+    arrays, facts = saved
+    done = int(facts.pop("done"))
+    return done, repacked(cluster.state, arrays, facts)

@@ -30,6 +30,7 @@ def top_kernel(
     K_TOP: tl.constexpr, KP: tl.constexpr, DEPTH: tl.constexpr, EVICT: tl.constexpr, PACK: tl.constexpr,
     LOW: tl.constexpr, PASSES: tl.constexpr, TF32: tl.constexpr, HAS_LENGTH: tl.constexpr, HAS_OFFSET: tl.constexpr,
     RAGGED: tl.constexpr, COSINE: tl.constexpr, FIT: tl.constexpr, RANK_BITS: tl.constexpr,
+    SKIP_ZERO: tl.constexpr,
 ):  # fmt: skip
     """One tile of BM rows against the whole codebook.
 
@@ -135,7 +136,7 @@ def top_kernel(
     if FIT:
         emit(
             rows, live & ~doubtful, values, indices, length, code, weight, counts, best, K, sub, beta, scale,
-            K_TOP, KP, COSINE, RANK_BITS,
+            K_TOP, KP, COSINE, RANK_BITS, SKIP_ZERO,
         )  # fmt: skip
         tl.atomic_max(longest, tl.max(length, 0))
     else:
@@ -301,13 +302,14 @@ def _list(rows, doubtful, listed, list_length):
 @triton.jit
 def emit(
     rows, live, values, indices, length, code, weight, counts, best, K, sub, beta, scale,
-    K_TOP: tl.constexpr, KP: tl.constexpr, COSINE: tl.constexpr, RANK_BITS: tl.constexpr,
+    K_TOP: tl.constexpr, KP: tl.constexpr, COSINE: tl.constexpr, RANK_BITS: tl.constexpr, SKIP_ZERO: tl.constexpr,
 ):  # fmt: skip
     """Soft weights of the top k, and every (row, codeword) pair's place among its codeword's pairs in this sub-block.
 
         w = softmax(beta s) over the top k,   s = score / |x|  or  2 scale (score - |x|^2 / 2)
 
-    code (n, K_TOP) holds the codeword's number above RANK_BITS bits of place; best (n,) the best s.
+    code (n, K_TOP) holds the codeword's number above RANK_BITS bits of place; best (n,) the best s. SKIP_ZERO gives
+    rows of length zero no weight and no say in the objective.
     """
     rank = tl.arange(0, KP)[None, :]
     use = live[:, None] & (rank < K_TOP)
@@ -319,9 +321,12 @@ def emit(
     top = tl.max(s, 1)
     w = tl.exp(beta * (s - top[:, None]))
     w = w / tl.sum(w, 1)[:, None]
+    if SKIP_ZERO:
+        w = tl.where((length > 0)[:, None], w, 0.0)
+        top = tl.where(length > 0, top, 0.0)
     place = tl.atomic_add(counts + (rows // sub)[:, None] * K + indices, 1, mask=use, sem="relaxed")
     put = rows.to(tl.int64)[:, None] * K_TOP + rank
     tl.store(code + put, (indices << RANK_BITS) | place, mask=use)
-    if K_TOP > 1:
+    if (K_TOP > 1) | SKIP_ZERO:
         tl.store(weight + put, w, mask=use)
     tl.store(best + rows, top, mask=live)

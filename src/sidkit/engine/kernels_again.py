@@ -21,7 +21,7 @@ def repair_kernel(
     K, blocks, book_scale, beta, scale, sub,
     D: tl.constexpr, DP: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, K_TOP: tl.constexpr,
     KP: tl.constexpr, PASSES: tl.constexpr, TF32: tl.constexpr, HAS_LENGTH: tl.constexpr,
-    HAS_OFFSET: tl.constexpr, COSINE: tl.constexpr, RANK_BITS: tl.constexpr,
+    HAS_OFFSET: tl.constexpr, COSINE: tl.constexpr, RANK_BITS: tl.constexpr, SKIP_ZERO: tl.constexpr,
 ):  # fmt: skip
     """The listed rows again, with the top k themselves kept instead of slots: slow, and right for any scores."""
     many = tl.load(list_length)
@@ -83,7 +83,7 @@ def repair_kernel(
         values = tl.where(rank < K_TOP, values, WORST)
         emit(
             rows, live, values / grow[:, None], indices, length, code, weight, counts, best, K, sub, beta, scale,
-            K_TOP, KP, COSINE, RANK_BITS,
+            K_TOP, KP, COSINE, RANK_BITS, SKIP_ZERO,
         )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from .kernels import WORST, halves, marked
 def dense_kernel(
     x, c, offset, sums, mass, best, n, K, beta, scale, run,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, KB: tl.constexpr, K_TOP: tl.constexpr,
-    HAS_OFFSET: tl.constexpr, RAGGED: tl.constexpr, COSINE: tl.constexpr,
+    HAS_OFFSET: tl.constexpr, RAGGED: tl.constexpr, COSINE: tl.constexpr, SKIP_ZERO: tl.constexpr,
 ):  # fmt: skip
     """`run` tiles of BM rows: their sums (programs, KB, DP) and mass (programs, KB); best (n,) similarity of each."""
     program = tl.program_id(0)
@@ -50,16 +50,19 @@ def dense_kernel(
             slope = tl.full([BM], 2.0 * scale, tl.float32)
             shift = 0.5 * square
         s = marked(s, 0, 0, KB, True, HAS_OFFSET or KB < 128)
+        counts = live
+        if SKIP_ZERO:
+            counts = live & (square > 0)
         steep = slope * (beta * 1.4426950408889634)
         peak, bar, weight = _top(s, steep, BM, KB, K_TOP)
         if K_TOP == 1:
-            w = tl.where((s >= bar[:, None]) & live[:, None], 1.0, 0.0).to(xt.dtype)
+            w = tl.where((s >= bar[:, None]) & counts[:, None], 1.0, 0.0).to(xt.dtype)
         else:  # the sum of the weights goes into the exponent
-            level = tl.where(live, peak * steep + tl.log2(weight), 3.0e38)
+            level = tl.where(counts, peak * steep + tl.log2(weight), 3.0e38)
             w = tl.where(s >= bar[:, None], tl.exp2(s * steep[:, None] - level[:, None]), 0.0).to(xt.dtype)
         heavy = tl.dot(tl.trans(w), ones, heavy)
         total = tl.dot(tl.trans(w), xt, total)
-        tl.store(best + rows, (peak - shift) * slope, mask=live)
+        tl.store(best + rows, tl.where(counts, (peak - shift) * slope, 0.0), mask=live)
     put = (program * KB + number)[:, None] * DP + dim[None, :]
     tl.store(sums + put, total)
     tl.store(mass + program * KB + number, tl.max(heavy, 1))

@@ -20,7 +20,7 @@ def first_codebook(
     """Euclidean k-means on residuals r (n, e): (size, e).
 
     It starts from a k-means++ draw, or from the residuals `named`, which then join r.
-    Inferred: the public pipeline has scikit-learn's k-means here, the best of several draws in older versions; this is one draw.
+    Inferred: the public pipeline has scikit-learn's k-means here, in older versions the best of several draws.
     """
     numbers = np.arange(size) if named is not None else spread_out(r, size, seed)
     rows = LocalRows(ArraySource(r if named is None else np.concatenate([named, r])))

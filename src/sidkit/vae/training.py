@@ -21,7 +21,7 @@ class Training:
     evaluate_every   epochs between counts of collisions over all rows; the last epoch is always counted
     keep             "best" returns the weights of the epoch with the lowest collision rate, (n - distinct SIDs) / n,
                      of equals the latest (inferred); "last" those of the last epoch
-    init_rows        rows that start the codebooks: the first batch (0, as the public pipeline does), or a draw of so many
+    init_rows        rows that start the codebooks: the first batch (0, as the public pipeline does), or a draw
     init_iterations  k-means passes that start each codebook
     reset_dead       after each epoch, codewords that no row chose move to residuals of that epoch's last batch
                      (off: the public pipeline has no such step)

@@ -1,0 +1,100 @@
+"""A fit that is killed and called again ends as if it had never stopped."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import sidkit
+from sidkit.checkpoint import Checkpoint
+from sidkit.cluster import GMM, Balanced
+from sidkit.level import SUBTRACT, Level
+from sidkit.progress import Silent
+from sidkit.recipes import recipe
+from sidkit.tokenizer import Tokenizer
+
+SPECS = {
+    "prq-kmeans": recipe("prq-kmeans", sizes=(8, 4), iterations=6),
+    "opq-kmeans": recipe("opq-kmeans", sizes=(4, 4), first=3, alternations=4),
+    "rq-gmm": Tokenizer((Level(GMM(4, iterations=6, tolerance=0.0), SUBTRACT),)),
+    "balanced": Tokenizer((Level(Balanced(4, iterations=4, settle=4), SUBTRACT),)),
+    "rq-opq": recipe("rq-opq", sizes=(8, 4, 4, 4, 4), iterations=5),
+}
+
+
+class Stop(Exception):
+    """Raised in the middle of a fit."""
+
+
+class StopAfter(Silent):
+    """Lets a fit report so many passes, then stops it."""
+
+    def __init__(self, passes):
+        self.left = passes
+
+    def note(self, text):
+        self.left -= 1
+        if self.left < 0:
+            raise Stop
+
+
+@pytest.fixture
+def always_due(monkeypatch):
+    monkeypatch.setattr(Checkpoint, "due", lambda self: True)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_fit_stopped_at_any_pass_resumes_to_the_same_bits(name, rng, tmp_path, always_due):
+    X = rng.normal(size=(200, 8)).astype(np.float32)
+    whole = SPECS[name].fit(X, seed=2)
+    for passes in (1, 3, 5, 8):
+        folder = tmp_path / str(passes)
+        try:
+            SPECS[name].fit(X, seed=2, checkpoint=folder, progress=StopAfter(passes))
+        except Stop:
+            assert any(folder.iterdir())
+        again = SPECS[name].fit(X, seed=2, checkpoint=folder)
+        for ours, theirs in zip(again.stages, whole.stages, strict=True):
+            for key, array in theirs.arrays.items():
+                assert np.array_equal(ours.arrays[key], array), key
+        assert np.array_equal(again.fit_codes, whole.fit_codes)
+
+
+def test_finished_levels_are_not_fitted_again(rng, tmp_path, always_due):
+    X = rng.normal(size=(200, 8))
+    SPECS["prq-kmeans"].fit(X, checkpoint=tmp_path / "c")
+    SPECS["prq-kmeans"].fit(X, checkpoint=tmp_path / "c", progress=StopAfter(0))  # not one pass is made
+
+
+@pytest.mark.parametrize("change", ["seed", "data", "spec", "init"])
+def test_the_checkpoint_of_another_fit_is_refused(change, rng, tmp_path):
+    X = rng.normal(size=(100, 6))
+    recipe("prq-kmeans", sizes=(4,)).fit(X, checkpoint=tmp_path / "c")
+    other = {"seed": {"seed": 1}, "init": {"init": [np.arange(4)]}}.get(change, {})
+    spec = recipe("prq-kmeans", sizes=(5 if change == "spec" else 4,))
+    with pytest.raises(sidkit.SidkitError, match="is of another fit"):
+        spec.fit(X + (change == "data"), checkpoint=tmp_path / "c", **other)
+
+
+def test_kill_9_at_random_moments_changes_nothing(rng, tmp_path):
+    """Real processes, killed while they fit, write checkpoints or save; then resumed to the end."""
+    np.save(tmp_path / "x.npy", rng.normal(size=(3000, 16)).astype(np.float32))
+    fit = [sys.executable, "-m", "sidkit", "fit", str(tmp_path / "x.npy"), "--sizes", "64-64-64", "--iterations", "8"]
+    subprocess.run([*fit, "-o", str(tmp_path / "whole")], check=True, capture_output=True)
+    start = time.perf_counter()
+    subprocess.run([*fit, "-o", str(tmp_path / "timed")], check=True, capture_output=True)
+    usual = time.perf_counter() - start
+    killed = 0
+    for _ in range(20):
+        process = subprocess.Popen([*fit, "-o", str(tmp_path / "tok"), "--resume"], stdout=subprocess.DEVNULL)
+        time.sleep(float(rng.uniform(0.3, 1.0)) * usual)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+    assert killed >= 5
+    subprocess.run([*fit, "-o", str(tmp_path / "tok"), "--resume"], check=True, capture_output=True)
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "tok" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (tmp_path / "tok.unfinished").exists()
