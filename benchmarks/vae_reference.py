@@ -1,10 +1,10 @@
 """python benchmarks/vae_reference.py DATA/toys DATA/lastfm --epochs 40 150
 
 Our RQ-VAE beside a plain re-reading of the public configuration that shares no code with it: torch modules,
-scikit-learn's k-means, Sinkhorn as the field writes it. Reconstruction error, code usage and collisions of each. How many codes an RQ-VAE
-uses depends mostly on its first random weights, so runs are paired: a seed gives both the same first weights and the
-same batches, and each starts its codebooks in its own way. A last short pair starts from our codebooks on both sides:
-then all tokens are equal, until rounding tips a first near-tie and the two drift apart.
+scikit-learn's k-means, Sinkhorn as the field writes it. Reconstruction error, code usage and collisions of each.
+How many codes an RQ-VAE uses depends mostly on its first random weights, so runs are paired: a seed gives both the
+same first weights and the same batches, and each starts its codebooks in its own way. A last short pair starts from
+our codebooks on both sides: then all tokens are equal, until rounding tips a first near-tie and the two drift apart.
 Both are measured after the last epoch, so that equal amounts of training are compared; `--keep best` measures the
 epoch with fewest collisions, as the public pipeline keeps it. Writes benchmarks/results/vae_reference.json.
 """

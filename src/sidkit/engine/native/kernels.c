@@ -24,7 +24,6 @@
 #include <string.h>
 
 #define MAX_K 16 /* codewords kept per row */
-#define AHEAD 4  /* rows fetched before they are added up */
 
 /* ---------------------------------------------------------------- what Python hands over (layout.py) */
 
@@ -138,18 +137,12 @@ static void handle(const Job *job, Desk *desk, const Span *span, int64_t base, i
 static void add_columns(const float *x, int64_t n, const Job *job, const int32_t *index, const double *weight,
                         int64_t from, int64_t to) {
     const int64_t d = job->d, k = job->k;
-    for (int64_t r = 0; r < n; r++, x += d) {
-        for (int64_t c = from; r + AHEAD < n && c < to; c += 16) __builtin_prefetch(x + AHEAD * d + c);
+    for (int64_t r = 0; r < n; r++, x += d)
         for (int64_t i = 0; i < k; i++) {
-            if (r * k + i + AHEAD < n * k) {
-                const double *next = job->total + index[r * k + i + AHEAD] * d;
-                for (int64_t c = from; c < to; c += 8) __builtin_prefetch(next + c, 1);
-            }
             double *restrict sum = job->total + index[r * k + i] * d;
             const double w = weight[r * k + i];
             for (int64_t c = from; c < to; c++) sum[c] += w * (double)x[c];
         }
-    }
 }
 
 /* ---------------------------------------------------------------- a team of threads on one job */
