@@ -1,8 +1,8 @@
 """One pass of k-means on this processor, against the bare matrix product and against the peers.
 
     python benchmarks/cpu_pass.py                      1,000,000 rows, three repeats, some minutes
-    python benchmarks/cpu_pass.py --rows 100000 --repeats 12 --no-peers
-                                                       on a machine that others use: short rounds, some undisturbed
+    python benchmarks/cpu_pass.py --rows 200000 --repeats 8 --patience 30
+                                                       where others use the machine: short times, taken when they rest
 
 Everything in a repeat runs one after the other, so ratios compare like with like; the yardstick is the best of numpy
 and torch on the same product, in the same repeat. The summary compares the least times of all repeats; where others
@@ -58,7 +58,27 @@ def centroids_of(x, size):
     return c
 
 
+def others_rest(patience, window=0.5):
+    """Wait, so many seconds at most, until nobody uses the machine."""
+
+    def idle_and_all():
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return fields[3] + fields[4], sum(fields)
+
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        idle, total = idle_and_all()
+        time.sleep(window)
+        now_idle, now_total = idle_and_all()
+        if now_idle - idle > 0.94 * (now_total - total):
+            return
+
+
+PATIENCE = 0.0
+
+
 def seconds(f, clock=time.perf_counter):
+    others_rest(PATIENCE)
     start = clock()
     f()
     return clock() - start
@@ -138,11 +158,12 @@ def torch_pass(x, c):
 PEER = """
 import sys, time, numpy as np
 name, path, size, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+clock = time.process_time if threads == 1 else time.perf_counter
 x = np.load(path, mmap_mode="r")
 x = np.ascontiguousarray(x)
 start = x[np.random.default_rng(1).choice(len(x), size, replace=False)]
 def run(iterations):
-    t = time.perf_counter()
+    t = clock()
     if name == "faiss":
         import faiss
         faiss.omp_set_num_threads(threads)
@@ -151,7 +172,7 @@ def run(iterations):
     else:
         from sklearn.cluster import KMeans
         KMeans(size, init=start, n_init=1, max_iter=iterations, tol=0, algorithm="lloyd").fit(x)
-    return time.perf_counter() - t
+    return clock() - t
 import warnings; warnings.simplefilter("ignore")
 run(1)
 a, b = run(1), run(3)
@@ -160,9 +181,10 @@ print((b - a) / 2)
 
 
 def peer(name, path, size, threads, **environment):
-    """Seconds of one more iteration of a peer: three minus one, halved."""
+    """Seconds (of CPU time, with one thread) of one more iteration of a peer: three minus one, halved."""
     command = [sys.executable, "-c", PEER, name, str(path), str(size), str(threads)]
     settings = os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)} | environment
+    others_rest(PATIENCE)
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
     return float(done.stdout)
 
@@ -175,12 +197,13 @@ def passes(x, threads, path, peers):
     out |= {f"native float32 k={k}": seconds(lambda k=k: native_pass(x, c, k, 0)) for k in (1, 5)}
     out |= {f"numpy engine k={k}": seconds(lambda k=k: numpy_pass(x, c, k)) for k in (1, 2, 5)}
     out["torch loop k=1"] = seconds(lambda: torch_pass(x, c))
-    if peers:
-        out["faiss as installed k=1"] = peer("faiss", path, 1024, threads)
-        out["faiss SKYLAKEX k=1"] = peer("faiss", path, 1024, threads, OPENBLAS_CORETYPE="SKYLAKEX")
-        out["faiss ZEN k=1"] = peer("faiss", path, 1024, threads, OPENBLAS_CORETYPE="ZEN")
-        out["sklearn k=1"] = peer("sklearn", path, 1024, threads)
-    return out
+    return out | (peer_passes(path, threads) if peers else {})
+
+
+def peer_passes(path, threads):
+    tuned = {"as installed": {}, "SKYLAKEX": {"OPENBLAS_CORETYPE": "SKYLAKEX"}, "ZEN": {"OPENBLAS_CORETYPE": "ZEN"}}
+    out = {f"faiss {name} k=1": peer("faiss", path, 1024, threads, **setting) for name, setting in tuned.items()}
+    return out | {"sklearn k=1": peer("sklearn", path, 1024, threads)}
 
 
 def levels(x):
@@ -199,9 +222,18 @@ def levels(x):
         codes = native.encode(x, Chain(steps))
     chain = Chain(steps)
     out["native encode"] = seconds(lambda: native.encode(x, chain))
-    alone = [seconds(lambda i=i: native.encode(x[i : i + 1], chain)) for i in range(3000)]
-    out["native encode one row"] = float(np.median(alone))
+    out["native encode one row"] = median_of_one(x, chain)
     return out
+
+
+def median_of_one(x, chain):
+    """Median seconds to encode one vector, call by call."""
+    times = []
+    for i in range(3000):
+        start = time.perf_counter()
+        native.encode(x[i : i + 1], chain)
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
 
 
 def wide(n):
@@ -273,9 +305,18 @@ def one_round(x, threads, path, peers):
         passes = {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k), clock) for k in (1, 2, 5)}
         return sgemm(x, c, clock) | passes
 
+    def alone():
+        passes = {
+            f"native float32 k={k}": seconds(lambda k=k: native_pass(x, c, k, 0), time.process_time) for k in (1, 5)
+        }
+        passes |= {
+            f"numpy engine k={k}": seconds(lambda k=k: numpy_pass(x, c, k), time.process_time) for k in (1, 2, 5)
+        }
+        return few(time.process_time) | passes | (peer_passes(path, 1) if peers else {})
+
     c = limited(threads, lambda: centroids_of(x, 1024))
     return {
-        "CPU time of one thread": limited(1, lambda: few(time.process_time)),
+        "CPU time of one thread": limited(1, alone),
         "threads": {str(t): limited(t, few) for t in (1, threads)},
         "d=128 K=1024": limited(threads, lambda: passes(x, threads, path, peers)),
         "levels": limited(threads, lambda: levels(x)),
@@ -289,8 +330,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument(
+        "--patience", type=float, default=0.0, help="wait so long for an idle machine, before each time"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    globals()["PATIENCE"] = options.patience
     if not native.prepare(float("inf")):
         raise SystemExit(f"no compiled kernels: {native.reason()}")
     x = planted(options.rows, 128, 1024)

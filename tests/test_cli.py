@@ -181,17 +181,8 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
     np.save(tmp_path / "big.npy", rng.normal(size=(60_000, 64)).astype(np.float32))
     out = tmp_path / "out"
     out.mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "sidkit",
-        "fit",
-        str(tmp_path / "big.npy"),
-        "-o",
-        str(out / "tok"),
-        "--sizes",
-        "512-512",
-    ]
+    endless = ("--sizes", "512-512", "--iterations", "100000")
+    command = [sys.executable, "-m", "sidkit", "fit", str(tmp_path / "big.npy"), "-o", str(out / "tok"), *endless]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     time.sleep(4)
     process.send_signal(signal.SIGINT)

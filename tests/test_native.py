@@ -227,12 +227,17 @@ def test_a_pass_over_raw_rows_equals_a_pass_over_carried_rows(threads):
 
 
 @needs_kernels
-def test_codes_that_lead_nowhere_are_refused():
+def test_what_the_kernels_could_trip_over_is_refused():
     chain = Chain([Step(rows(5, 4), 0.0, True, 0)])
     with pytest.raises(ValueError, match="codes run from 0 to 5, not below 5"):
         native.carry(rows(2, 4), chain, np.array([[0], [5]], np.int32))
     with pytest.raises(ValueError, match=r"codes of shape \(2, 0\) cannot lead 2 rows through 1 levels"):
         native.carry(rows(2, 4), chain)
+    with pytest.raises(ValueError, match="a step without a book cannot find its codes"):
+        native.encode(rows(2, 4), chain)
+    with pytest.raises(ValueError, match=r"cannot add to float32 sums of shape \(2,\)"):
+        book = cpu.book(rows(2, 4), "cosine", rows(2, 4))
+        native.soft_sums(rows(2, 4), book, 1, 1.0, 0.5, into=(np.zeros(2, np.float32), np.zeros((2, 4)), np.zeros(1)))
     with pytest.raises(ValueError, match="cannot find 3 of 2 codewords"):
         native.top(rows(2, 4), cpu.book(rows(2, 4), "cosine", rows(2, 4)), 3)
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .cluster.kmeans import Centroids
 from .cluster.loop import Cluster, Clusters
 from .errors import SpecError
 from .geometry import Array, residual, unit
-from .rows import Rows
+from .rows import Rows, Taken
 from .stage import Run
 
 __all__ = ["PROJECT", "SUBTRACT", "FittedLevel", "Level", "Residual"]
@@ -76,3 +77,9 @@ class FittedLevel:
 
     def carry(self, x: Array, codes: Array) -> Array:
         return self.spec.rule(x, self.clusters.chosen(x, codes))
+
+    @property
+    def taken(self) -> Taken | None:
+        if not isinstance(self.clusters, Centroids):
+            return None
+        return Taken(self.clusters.centroids, self.spec.rule.keep, self.spec.rule.normalize, self.clusters.book)

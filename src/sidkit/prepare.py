@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .arrays import like, require_array
 from .geometry import Array, residual, unit
-from .rows import Rows
+from .rows import Rows, Taken
 from .stage import Run
 
 __all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean"]
@@ -43,6 +43,10 @@ class FittedNormalize:
 
     def carry(self, x: Array, codes: Array) -> Array:
         return unit(x)
+
+    @property
+    def taken(self) -> Taken:
+        return Taken(None, 0.0, True)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,10 @@ class FittedRemoveMean:
 
     def carry(self, x: Array, codes: Array) -> Array:
         return unit(residual(x, like(self.mean, x)[None, :], keep=0.0))
+
+    @property
+    def taken(self) -> Taken:
+        return Taken(self.mean[None, :], 0.0, True)
 
 
 def _count_and_sum(x: Array, codes: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

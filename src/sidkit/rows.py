@@ -15,15 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .engine import native
 from .geometry import Array, compute_dtype
 from .progress import Progress, Silent
 
-__all__ = ["ArraySource", "Carrier", "LocalRows", "Rows", "Source", "choose", "smallest_code_dtype"]
+__all__ = [
+    "ArraySource",
+    "Carrier",
+    "LocalRows",
+    "Rows",
+    "Source",
+    "Taken",
+    "choose",
+    "leading_steps",
+    "smallest_code_dtype",
+]
 
 CHUNK = 1 << 14  # rows read at once
 
@@ -63,6 +75,19 @@ class Carrier(Protocol):
 
     def carry(self, x: Array, codes: Array) -> Array:
         """What it passes on for rows x, its own tokens being the last of codes."""
+
+
+class Taken(NamedTuple):
+    """What a stage passes on, where it is a vector taken away and a scaling: `geometry.residual`, then length one.
+
+    vectors: (K, d) with the row's last code, (1, d) shared by all rows, or None. A fitted stage that has this as
+    `taken` can be carried through by compiled kernels, several stages in one sweep.
+    """
+
+    vectors: NDArray[Any] | None
+    keep: float
+    normalize: bool
+    book: Callable[[Array], Any] | None = None  # the codebook that decides its token, ready for rows like these
 
 
 class Rows(Protocol):
@@ -180,11 +205,21 @@ class LocalRows:
             start += len(x)
 
     def _carried(self, x: NDArray[Any], codes: NDArray[np.int32]) -> NDArray[Any]:
-        seen = 0
-        for stage in self.stages:
+        done = 0
+        if self.stages and native.ready(x):
+            done, chain = self._chain
+            x = native.carry(x, chain, codes) if done else x
+        seen = sum(len(stage.sizes) for stage in self.stages[:done])
+        for stage in self.stages[done:]:
             seen += len(stage.sizes)
             x = stage.carry(x, codes[:, :seen])
         return x
+
+    @cached_property
+    def _chain(self) -> tuple[int, native.Chain]:
+        """How many stages, from the first on, one sweep of the kernels can do, and how."""
+        steps = leading_steps(self.stages)
+        return len(steps), native.Chain(steps)
 
     def _codes_of(self, rows: Any) -> NDArray[np.int32]:
         n = len(range(*rows.indices(self.shape[0]))) if isinstance(rows, slice) else len(rows)
@@ -192,6 +227,20 @@ class LocalRows:
         for j, column in enumerate(self.columns):
             out[:, j] = column[rows]
         return out
+
+
+def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[native.Step]:
+    """The stages that are a vector taken away, up to the first that is not; with their codebooks if x is given."""
+    steps: list[native.Step] = []
+    seen = 0
+    for stage in stages:
+        taken: Taken | None = getattr(stage, "taken", None)
+        if taken is None or len(stage.sizes) > 1:
+            break
+        seen += len(stage.sizes)
+        book = taken.book(x) if x is not None and taken.book is not None else None
+        steps.append(native.Step(taken.vectors, taken.keep, taken.normalize, seen - 1 if stage.sizes else -1, book))
+    return steps
 
 
 def choose(total: int, n: int, seed: Sequence[int]) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 
 from .card import fingerprint
 from .checkpoint import Checkpoint
+from .engine import native
 from .errors import InputError, SpecError
 from .geometry import Array
 from .open import as_rows
 from .prepare import FittedRemoveMean
 from .progress import Progress, Silent
-from .rows import Rows
+from .rows import Rows, leading_steps
 from .spec import to_plain
 from .stage import Fitted, Run, Stage
 
@@ -129,7 +131,11 @@ class FittedTokenizer:
         if rows.shape[1] != self.d:
             raise InputError(f"this tokenizer was fitted on {self.d}-dimensional rows; these have {rows.shape[1]}")
         report.start("encode", rows.shape[0])
-        return rows.map(Chain(self.stages)).codes()
+        return rows.map(self._chain).codes()
+
+    @cached_property
+    def _chain(self) -> Chain:
+        return Chain(self.stages)
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder: config.json, model.safetensors, README.md."""
@@ -158,6 +164,10 @@ class Chain:
         return tuple(size for stage in self.stages for size in stage.sizes)
 
     def tokens(self, x: Array, codes: Array) -> Array:
+        if native.ready(x):
+            swept = self._swept(x)
+            if swept is not None:
+                return native.encode(x, swept)
         out = np.empty((len(x), len(self.sizes)), np.int32)
         seen = 0
         for stage in self.stages:
@@ -170,3 +180,14 @@ class Chain:
 
     def carry(self, x: Array, codes: Array) -> Array:
         return x
+
+    def _swept(self, x: Array) -> native.Chain | None:
+        """All stages as one sweep of the compiled kernels, where they are of that kind."""
+        if "swept" not in self.__dict__:
+            steps = leading_steps(self.stages, x)
+            whole = len(steps) == len(self.stages) and all(
+                (step.book is not None) == bool(stage.sizes) for step, stage in zip(steps, self.stages, strict=True)
+            )
+            self.__dict__["swept"] = native.Chain(steps) if whole else None
+        found: native.Chain | None = self.__dict__["swept"]
+        return found

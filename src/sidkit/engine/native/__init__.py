@@ -112,6 +112,9 @@ def soft_sums(
     """
     packed = pack(book)
     mass, total, objective = into or (np.zeros(packed.size), np.zeros((packed.size, packed.d)), np.zeros(1))
+    for sums, shape in ((mass, (packed.size,)), (total, (packed.size, packed.d)), (objective, (1,))):
+        if sums.shape != shape or sums.dtype != np.float64 or not sums.flags.carray:
+            raise ValueError(f"cannot add to {sums.dtype} sums of shape {sums.shape}; plain float64 {shape} needed")
     _run(
         x, packed, k, chain=chain, codes=codes, mass=mass, total=total, objective=objective,
         beta=beta, scale=-1.0 if packed.cosine else scale,
@@ -128,6 +131,8 @@ def carry(x: Floats, chain: Chain, codes: Codes | None = None) -> Floats:
 
 def encode(x: Floats, chain: Chain) -> Codes:
     """The code of every row at every step that has a book: (n, width)."""
+    if any(step.column >= 0 and step.book is None for step in chain.steps):
+        raise ValueError("a step without a book cannot find its codes")
     codes = np.zeros((len(x), chain.width), np.int32)
     _run(x, None, 0, chain=chain, codes=codes, find=True)
     return codes
