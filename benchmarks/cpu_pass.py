@@ -59,11 +59,11 @@ def centroids_of(x, size):
 
 
 def others_rest(patience, window=0.5):
-    """Wait, so many seconds at most, until nobody uses the machine."""
+    """Wait, so many seconds at most, until nobody uses the machine, or only processes that give way (nice)."""
 
     def idle_and_all():
         fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-        return fields[3] + fields[4], sum(fields)
+        return fields[1] + fields[3] + fields[4], sum(fields)
 
     end = time.monotonic() + patience
     while time.monotonic() < end:
@@ -247,10 +247,14 @@ def wide(n):
 def memory(path):
     """Bytes above the input that a pass with top-k 5 takes, in a process of its own."""
     script = (
-        "import resource, sys, numpy as np\nfrom sidkit.engine import cpu, native\n"
-        f"x = np.load({str(path)!r})\npeak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "native.prepare(float('inf')); book = cpu.book(x[:1024], 'cosine', x); before = peak()\n"
-        "native.soft_sums(x, book, 5, 15.0, 0.5); print(1024 * (peak() - before))"
+        "import re, sys, numpy as np\nfrom sidkit.engine import cpu, native\n"
+        f"x = np.load({str(path)!r})\n"
+        "status = lambda name: 1024 * int(re.search(name + r':\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "native.prepare(float('inf'))\n"
+        "open('/proc/self/clear_refs', 'w').write('5')\n"  # forget the highest so far
+        "before = status('VmRSS')\n"
+        "native.soft_sums(x, cpu.book(x[:1024], 'cosine', x), 5, 15.0, 0.5)\n"
+        "print(status('VmHWM') - before)"
     )
     return int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
 

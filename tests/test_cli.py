@@ -156,6 +156,7 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
         (("lookup", "sids.parquet", "<a_15><b_7><c_3><d_1>"), "4 codes asked for"),
         (("lookup", "sids.parquet", "nobody"), "expected the form"),
         (("show", "prq"), "no recipe 'prq'"),
+        (("fit", "items.npy", "-o", "new", "--sizes", "4", "--device", "tpu"), "device must be auto, cpu or cuda"),
     ],
 )
 def test_errors_are_one_clear_line(made, arguments, message):

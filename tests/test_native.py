@@ -21,6 +21,11 @@ BATCHES = (1, 7, 256, 4096)
 needs_kernels = pytest.mark.skipif(build.library() is None, reason=f"no compiled kernels: {build.reason()}")
 
 
+def test_kernels_are_there_wherever_they_can_be():
+    excuses = ("no C compiler", "switched off", "written for x86-64")
+    assert build.library() is not None or str(build.reason()).startswith(excuses), build.reason()
+
+
 @pytest.fixture(params=["1", "2"], ids=["1 thread", "2 threads"])
 def threads(request, monkeypatch):
     monkeypatch.setenv("SIDKIT_THREADS", request.param)
@@ -233,6 +238,10 @@ def test_what_the_kernels_could_trip_over_is_refused():
         native.carry(rows(2, 4), chain, np.array([[0], [5]], np.int32))
     with pytest.raises(ValueError, match=r"codes of shape \(2, 0\) cannot lead 2 rows through 1 levels"):
         native.carry(rows(2, 4), chain)
+    with pytest.raises(ValueError, match=r"rows of 3 numbers cannot go through stages of \{4\}"):
+        native.carry(rows(2, 3), chain, np.zeros((2, 1), np.int32))
+    with pytest.raises(ValueError, match=r"cannot take away vectors of shape \(2, 4\)"):
+        Chain([Step(rows(2, 4), 0.0, True, 0, cpu.book(rows(5, 4), "cosine", rows(2, 4)))])
     with pytest.raises(ValueError, match="a step without a book cannot find its codes"):
         native.encode(rows(2, 4), chain)
     with pytest.raises(ValueError, match=r"cannot add to float32 sums of shape \(2,\)"):

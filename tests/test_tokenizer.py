@@ -324,6 +324,7 @@ def test_initial_rows_that_make_no_sense_are_refused(rng, init, message):
         (lambda: KMeans(2.5), "from 1 on"),
         (lambda: KMeans(4, "manhattan"), "'cosine' or 'euclidean'"),
         (lambda: KMeans(4, top_k=0), "top_k"),
+        (lambda: KMeans(4, precision="int4"), "precision"),
         (lambda: KMeans(4, beta=0.0), "beta"),
         (lambda: KMeans(4, iterations=-1), "iterations"),
         (lambda: Residual(1.5), "keep must lie between"),

@@ -45,7 +45,7 @@ Column = Annotated[str | None, typer.Option("--column", help="Parquet column of 
 BadRowsOption = Annotated[
     BadRows, typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave out and list")
 ]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: wherever the rows are")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
 TemplateOption = Annotated[
     str, typer.Option("--template", help="letters, lc-rec, openonerec, plain, or a token such as '<{letter}_{code}>'")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .checks import require_good_rows
-from .errors import InputError
+from .errors import InputError, SpecError, need
 from .progress import Progress, Silent
 from .rows import ArraySource, LocalRows, Rows, Source
 
@@ -17,14 +17,35 @@ __all__ = ["as_rows", "as_source"]
 
 
 def as_rows(X: Any, device: str = "auto", progress: Progress | None = None, dtype: np.dtype[Any] | None = None) -> Rows:
-    """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are."""
+    """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are.
+
+    device: "cpu"; "cuda", which copies rows to the GPU, or streams them there if they do not fit; "auto", which leaves
+    rows where they are.
+    """
+    if device.partition(":")[0] not in ("auto", "cpu", "cuda"):
+        raise SpecError(f"device must be auto, cpu or cuda, not {device!r}")
     if not isinstance(X, Source) and hasattr(X, "reduce") and hasattr(X, "map"):
         return X  # type: ignore[no-any-return]
-    source = as_source(X)
     report = progress or Silent()
+    if getattr(X, "is_cuda", False) and device != "cpu":
+        from .rows_cuda import on_device
+
+        return on_device(X, progress=report)
+    source = as_source(X)
     report.start("check", source.shape[0])
     require_good_rows(source, report)
+    if device.startswith("cuda"):
+        _require_gpu()
+        from .rows_cuda import on_device
+
+        return on_device(source, device, progress=report)
     return LocalRows(source, progress=report)
+
+
+def _require_gpu() -> None:
+    torch = need("torch", "torch", "computing on a CUDA device")
+    if not torch.cuda.is_available():
+        raise SpecError("there is no CUDA device here; use --device cpu")
 
 
 def as_source(X: Any) -> Source:

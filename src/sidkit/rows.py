@@ -107,7 +107,8 @@ class Rows(Protocol):
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]: ...
 
-    def reduce(self, f: Callable[[Array, Array], Sums]) -> Sums: ...
+    def reduce(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
+        """The sum of f(x, codes) over chunks; a GPU may hand f rows rounded to 16 bits if precision allows."""
 
     def map(self, stage: Carrier) -> Rows: ...
 
@@ -171,7 +172,7 @@ class LocalRows:
         x: NDArray[Any] = self._carried(self.source.take(numbers), self._codes_of(numbers))
         return x
 
-    def reduce(self, f: Callable[[Array, Array], Sums]) -> Sums:
+    def reduce(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
         total: list[Any] = []
         for rows, x in self._chunks():
             part = f(x, self._codes_of(rows))

@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .checks import _complaint
 from .engine import cuda
-from .errors import InputError
+from .errors import BadRowsError, InputError
 from .progress import Progress, Silent
 from .rows import ArraySource, Carrier, Source, Sums, choose
 
@@ -127,7 +128,7 @@ class Streamed:
 
     def _staged(self, size: int) -> Iterator[Tensor]:
         """Chunks read into two pinned buffers, the next while the last is copied."""
-        buffers = [torch.empty(size, self.shape[1], dtype=torch.float32, pin_memory=True) for _ in range(2)]
+        buffers = [_pinned(size, self.shape[1]) for _ in range(2)]
         with ThreadPoolExecutor(1) as reader:
             chunks = self.source.chunks(size)
             coming = reader.submit(_read, chunks, buffers[0])
@@ -210,6 +211,7 @@ class DeviceRows:
                 rows = rows.map(part)
             return rows
         codes = self._codes
+        self._filled.clear()
         if stage.sizes:
             fresh = torch.empty(len(stage.sizes), self.shape[0], dtype=torch.int32, device=self.held.device)
             start = 0
@@ -218,7 +220,6 @@ class DeviceRows:
                 start += len(x)
                 self.progress.advance(len(x))
             codes = torch.cat([codes, fresh])
-        self._filled.clear()
         return replace(self, stages=(*self.stages, stage), tokens=codes, _filled={})
 
     def batches(self, n: int, seed: Sequence[int]) -> Iterator[Tensor]:
@@ -296,7 +297,9 @@ def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progre
     place = torch.device(device)
     report = progress or Silent()
     if isinstance(X, torch.Tensor):
-        return DeviceRows(Resident(X if X.is_cuda else X.to(place)), spare=spare, progress=report)
+        held = Resident(X if X.is_cuda else X.to(place))
+        _require_good_rows(held)
+        return DeviceRows(held, spare=spare, progress=report)
     streamed = Streamed(X, place)
     n, d = X.shape
     free, _ = torch.cuda.mem_get_info(place)
@@ -309,6 +312,27 @@ def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progre
         start += len(part)
     x = torch.empty(n, d, device=place) if x is None else x
     return DeviceRows(Resident(x), spare=spare, progress=report)
+
+
+def _require_good_rows(held: Resident) -> None:
+    """The check of `checks.require_good_rows`, on the device."""
+    found = []
+    for start, x in zip(range(0, held.shape[0], 1 << 22), held.chunks(1 << 22), strict=True):
+        length = cuda.lengths(x)
+        doubtful = torch.nonzero(~(torch.isfinite(length) & (length > 0)))[:, 0]
+        if len(doubtful):  # the square may have over- or underflowed: look at the entries themselves
+            rows = x[doubtful]
+            bad = doubtful[~(torch.isfinite(rows).all(1) & (rows != 0).any(1))]
+            found += [(start + int(row), _complaint(x[row].float().cpu().numpy())) for row in bad[:3]]
+            found += [(start + int(row), "") for row in bad[3:]]
+    if found:
+        first = ", ".join(f"row {row} {why}" for row, why in found[:3])
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise BadRowsError(
+            f"{len(found)} of {held.shape[0]} rows cannot be used: {first}{more}; "
+            "repair them, or leave them out with --bad-rows drop",
+            [row for row, _ in found],
+        )
 
 
 def _part(stage: Carrier, column: int) -> tuple[Any, int, float, bool] | None:
@@ -326,9 +350,13 @@ def _part(stage: Carrier, column: int) -> tuple[Any, int, float, bool] | None:
     return None
 
 
+def _pinned(n: int, d: int) -> Tensor:
+    return torch.empty(n, d, dtype=torch.float32, pin_memory=True)
+
+
 def _read(chunks: Iterator[NDArray[Any]], buffer: Tensor) -> Tensor | None:
     chunk = next(chunks, None)
     if chunk is None:
         return None
-    buffer[: len(chunk)].copy_(torch.from_numpy(chunk))
+    np.copyto(buffer.numpy()[: len(chunk)], chunk, casting="same_kind")
     return buffer[: len(chunk)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..arrays import like, require_array
 from ..engine import engine_of
 from ..errors import SpecError
-from ..geometry import Array, squared_length
+from ..geometry import Array
 from ..rows import Rows, Sums
 from ..stage import Run
 from .loop import refine
@@ -64,6 +64,8 @@ class KMeans:
                moved beside the centroid with the largest mass, both nudged by 1/1024 ("split", as faiss does).
     skip_zero  rows with nothing left have no say. Among rows of length one, Euclidean k-means would otherwise gather
                them in a centroid at the origin, which is nearer to most rows than any centroid of length one.
+    precision  how a GPU scores rows while fitting ("fp16" and "bf16" where rows have length one); tokens are decided in
+               float32 and float64 whatever this is, and the CPU always computes in float32 or float64.
     """
 
     size: int
@@ -74,6 +76,7 @@ class KMeans:
     scale: float = 0.5
     empty: Literal["keep", "split"] = "keep"
     skip_zero: bool = False
+    precision: Literal["fp16", "bf16", "tf32", "fp32"] = "fp16"
 
     def __post_init__(self) -> None:
         check_size(self.size)
@@ -81,6 +84,8 @@ class KMeans:
             raise SpecError(f"metric must be 'cosine' or 'euclidean', not {self.metric!r}")
         if self.empty not in ("keep", "split"):
             raise SpecError(f"empty must be 'keep' or 'split', not {self.empty!r}")
+        if self.precision not in ("fp16", "bf16", "tf32", "fp32"):
+            raise SpecError(f"precision must be 'fp16', 'bf16', 'tf32' or 'fp32', not {self.precision!r}")
         if self.top_k < 1:
             raise SpecError(f"top_k must be at least 1, not {self.top_k}")
         if not (self.beta > 0 and np.isfinite(self.beta)):
@@ -103,8 +108,8 @@ class KMeans:
 
     def statistics(self, clusters: Centroids, x: Array, codes: Array) -> Sums:
         engine = engine_of(x)
-        x = x[(squared_length(x) > 0)[:, 0]] if self.skip_zero else x
-        sums: Sums = engine.soft_sums(x, clusters.book(x), min(self.top_k, self.size), self.beta, self.scale)
+        k = min(self.top_k, self.size)
+        sums: Sums = engine.soft_sums(x, clusters.book(x), k, self.beta, self.scale, self.precision, self.skip_zero)
         return sums
 
     def update(self, clusters: Centroids, sums: Sums) -> Centroids:

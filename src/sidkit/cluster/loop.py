@@ -83,7 +83,7 @@ def refine(cluster: Clusterer[C], rows: Rows, run: Run) -> C:
     first, clusters = before_us or (0, cluster.start(rows, run))
     run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
     for done in range(first, cluster.iterations):
-        sums = rows.reduce(partial(cluster.statistics, clusters))
+        sums = rows.reduce(partial(cluster.statistics, clusters), getattr(cluster, "precision", "fp32"))
         before, clusters = clusters, cluster.update(clusters, sums)
         run.progress.note(f"pass {done + 1}, objective {float(sums[-1][0]) / n:.5f}")
         if cluster.settled(before, clusters):

@@ -13,7 +13,7 @@ from ..geometry import squared_length
 from . import kernels_carry
 from .tiles import Mode, Tile, ceil_div, power_above
 
-__all__ = ["Scored", "Steps", "carried", "scored", "steps"]
+__all__ = ["Scored", "Steps", "carried", "lengths", "scored", "steps"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +83,16 @@ def scored(x: Tensor, mode: Mode, tile: Tile) -> Scored:
         return Scored(high, low, scale, length)
     if tile.dims == tile.padded:
         return Scored(x, x, x, None)
+    length = lengths(x)
+    return Scored(x, x, length, length)
+
+
+def lengths(x: Tensor) -> Tensor:
+    """|x| of every row, in float32: (n,)."""
+    n, d = x.shape
     length = torch.empty(n, dtype=torch.float32, device=x.device)
     kernels_carry.length_kernel[(ceil_div(n, 32),)](x, length, n, d, 32, 128)
-    return Scored(x, x, length, length)
+    return length
 
 
 def _launch(

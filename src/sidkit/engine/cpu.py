@@ -88,11 +88,16 @@ def nearest(x: Floats, book: Book) -> Codes:
     return best
 
 
-def soft_sums(x: Floats, book: Book, k: int, beta: float, scale: float) -> tuple[NDArray[np.float64], ...]:
+def soft_sums(
+    x: Floats, book: Book, k: int, beta: float, scale: float, precision: str = "fp32", skip_zero: bool = False
+) -> tuple[NDArray[np.float64], ...]:
     """One fitting pass: mass (K,) and sums (K, d) of softly assigned rows, and the best similarities summed (1,).
 
     s = cos(x, c) or, for a book with offsets, -scale |x - c|^2;   w_j = exp(beta s_j) / sum over the k best
+
+    skip_zero leaves rows of length zero out. Precision is for GPUs: this engine scores in the rows' own dtype.
     """
+    x = x[squared_length(x)[:, 0] > 0] if skip_zero else x
     if native.ready(x, k):
         return native.soft_sums(x, book, k, beta, scale)
     index, score = top(x, book, k)

@@ -19,14 +19,27 @@ from ..geometry import squared_length, unit
 need("triton", "torch", "computing on a CUDA device")
 
 from . import kernels, kernels_again, kernels_dense, kernels_sum  # noqa: E402
-from .carry import Steps, carried, scored, steps  # noqa: E402
+from .carry import Steps, carried, lengths, scored, steps  # noqa: E402
 from .pairs import Pairs  # noqa: E402
 from .tiles import Book, Mode, ceil_div, power_above, tile_for  # noqa: E402
 
-__all__ = ["Book", "Steps", "add_up", "book", "carried", "column_sums", "nearest", "soft_sums", "steps", "top"]
+__all__ = [
+    "Book",
+    "Steps",
+    "add_up",
+    "book",
+    "carried",
+    "column_sums",
+    "lengths",
+    "nearest",
+    "soft_sums",
+    "steps",
+    "top",
+]
 
 AT_ONCE = 21 << 20  # pairs sorted together: 16 bytes each
 PROGRAMS = 264  # for kernels that walk over a list whose length only the device knows: two per multiprocessor
+EXACT = 1 << 28  # numbers split into halves at once: 4 bytes each
 DENSE = 128  # codewords, and dimensions, up to which a fit's sums are one product
 
 
@@ -61,6 +74,10 @@ def soft_sums(
     """
     if x.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         raise SpecError(f"rows on a GPU must be float32, float16 or bfloat16, not {x.dtype}")
+    if len(x) == 0:
+        nothing = torch.zeros_like(book.exact)
+        return nothing[:, 0], nothing, torch.zeros(1, dtype=torch.float64, device=x.device)
+    x = x.contiguous()
     rounded: dict[torch.dtype, Mode] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
     mode = rounded.get(x.dtype, "fp32" if precision == "fp32" else "tf32")
     dense = mode == "fp16" and len(book) <= DENSE and x.shape[1] <= DENSE and 1 < k <= 8
@@ -75,20 +92,15 @@ def soft_sums(
 
 def top(x: Tensor, book: Book, k: int) -> tuple[Tensor, Tensor]:
     """The k best codewords of every row and their scores, best first: (n, k) int32, (n, k) float32."""
-    index, value = _exact_top(x, book, k)
-    if k > 1:
-        kernels_again.rescore_kernel[(ceil_div(len(x), 16),)](
-            x, book.exact, book.exact_offset, index, value, len(x),
-            x.shape[1], min(64, power_above(x.shape[1])), 16, k, power_above(k),
-        )  # fmt: skip
-    return index, value
+    parts = [_ordered_top(some, book, k) for some in x.contiguous().split(_exact_rows(x))]
+    return torch.cat([index for index, _ in parts]), torch.cat([value for _, value in parts])
 
 
 def nearest(x: Tensor, book: Book) -> Tensor:
     """The best codeword of every row, near-ties decided in float64, lowest index first: (n,) int32."""
-    if len(book) == 1:
+    if len(book) == 1 or len(x) == 0:
         return torch.zeros(len(x), dtype=torch.int32, device=x.device)
-    return _exact_top(x, book, 1)[0][:, 0]
+    return torch.cat([_exact_top(some, book, 1)[0][:, 0] for some in x.contiguous().split(_exact_rows(x))])
 
 
 def add_up(x: Tensor, index: Tensor, weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -98,6 +110,7 @@ def add_up(x: Tensor, index: Tensor, weight: Tensor, size: int) -> tuple[Tensor,
     """
     mass = torch.zeros(size, dtype=torch.float64, device=x.device)
     total = torch.zeros(size, x.shape[1], dtype=torch.float64, device=x.device)
+    x = x.contiguous()
     heaviest, k = float(weight.max()) if weight.numel() else 0.0, index.shape[1]
     for start in range(0, len(x) if heaviest > 0 else 0, AT_ONCE // k):
         rows = slice(start, start + AT_ONCE // k)
@@ -113,6 +126,7 @@ def add_up(x: Tensor, index: Tensor, weight: Tensor, size: int) -> tuple[Tensor,
 
 def column_sums(x: Tensor) -> Tensor:
     """The sum of the rows, float64: (d,)."""
+    x = x.contiguous()
     n, d = x.shape
     padded = power_above(d)
     rows = max(1, 2048 // padded)
@@ -120,6 +134,21 @@ def column_sums(x: Tensor) -> Tensor:
     parts = torch.empty(max(1, ceil_div(n, rows * run)), d, dtype=torch.float64, device=x.device)
     kernels_sum.column_kernel[(len(parts),)](x, parts, n, run, d, padded, rows)
     return parts.sum(0)
+
+
+def _ordered_top(x: Tensor, book: Book, k: int) -> tuple[Tensor, Tensor]:
+    index, value = _exact_top(x, book, k)
+    if k > 1:
+        kernels_again.rescore_kernel[(ceil_div(len(x), 16),)](
+            x, book.exact, book.exact_offset, index, value, len(x),
+            x.shape[1], min(64, power_above(x.shape[1])), 16, k, power_above(k),
+        )  # fmt: skip
+    return index, value
+
+
+def _exact_rows(x: Tensor) -> int:
+    """Rows whose halves are made at once."""
+    return max(1, EXACT // int(x.shape[1]))
 
 
 def _sorted_sums(

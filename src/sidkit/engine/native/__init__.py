@@ -159,9 +159,9 @@ def _run(
             raise ValueError(f"cannot find {k} of {packed.size} codewords of {packed.d} numbers for rows of {d}")
         job.book, work = packed.pointer, packed.size
     if chain is not None:
-        if not find:
-            codes = chain.check(n, d, codes)
-        assert codes is not None
+        if chain.dims - {d}:
+            raise ValueError(f"rows of {d} numbers cannot go through stages of {chain.dims}")
+        codes = codes if find and codes is not None else chain.check(n, codes)
         job.steps, job.nsteps = (chain.unknown if find else chain.known), len(chain.steps)
         job.codes, job.width = codes.ctypes.data, codes.shape[1]
         work += 8 * len(chain.steps) + (chain.work if find else 0)

@@ -45,9 +45,14 @@ class Chain:
             None if step.vectors is None else np.ascontiguousarray(step.vectors, np.float32) for step in self.steps
         ]
         self.books = [None if step.book is None else pack(step.book) for step in self.steps]
+        self.work = sum(book.size for book in self.books if book)  # multiply-adds a coordinate
+        for vectors, book in zip(self.vectors, self.books, strict=True):
+            if vectors is not None and (vectors.ndim != 2 or len(vectors) < (book.size if book else 1)):
+                raise ValueError(f"a step cannot take away vectors of shape {vectors.shape}")
+        self.dims = {part.shape[1] for part in self.vectors if part is not None}
+        self.dims |= {book.d for book in self.books if book}
         self.known = self._structs(find=False)
         self.unknown = self._structs(find=True)
-        self.work = sum(book.size for book in self.books if book)  # multiply-adds a coordinate
 
     def _structs(self, find: bool) -> Any:
         structs = (layout.Step * max(len(self.steps), 1))()
@@ -61,17 +66,14 @@ class Chain:
             structs[i].last = find and i == len(self.steps) - 1
         return structs
 
-    def check(self, n: int, d: int, codes: Codes | None) -> Codes:
+    def check(self, n: int, codes: Codes | None) -> Codes:
         """Codes the kernels can follow: the right shape, every code a row of its vectors."""
         codes = np.empty((n, 0), np.int32) if codes is None else np.ascontiguousarray(codes, np.int32)
         if codes.shape[0] != n or codes.shape[1] < self.width:
             raise ValueError(f"codes of shape {codes.shape} cannot lead {n} rows through {self.width} levels")
         for step, vectors in zip(self.steps, self.vectors, strict=True):
-            if vectors is None:
-                continue
-            if vectors.ndim != 2 or vectors.shape[1] != d:
-                raise ValueError(f"vectors of shape {vectors.shape} cannot be taken from rows of {d} numbers")
-            column = codes[:, step.column] if step.column >= 0 and n else np.zeros(1, np.int32)
-            if column.min() < 0 or column.max() >= len(vectors):
-                raise ValueError(f"codes run from {column.min()} to {column.max()}, not below {len(vectors)}")
+            if vectors is not None and step.column >= 0 and n:
+                low, high = codes[:, step.column].min(), codes[:, step.column].max()
+                if low < 0 or high >= len(vectors):
+                    raise ValueError(f"codes run from {low} to {high}, not below {len(vectors)}")
         return codes
