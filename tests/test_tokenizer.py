@@ -275,6 +275,12 @@ def test_encoding_another_dimension_is_refused(rng):
         fitted.encode(np.ones((2, 6)))
 
 
+def test_rows_are_encoded_in_the_dtype_of_the_fit(rng):
+    X = rng.normal(size=(500, 6)).astype(np.float32)
+    fitted = sidkit.prq_kmeans((32, 16)).fit(X)
+    assert np.array_equal(fitted.encode(X.astype(np.float64)), fitted.fit_codes)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, ">f4", ">f8"])
 def test_other_number_types_are_cast(rng, dtype):
     X = (rng.normal(size=(60, 5)) * 40).astype(dtype)

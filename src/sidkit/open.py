@@ -16,22 +16,29 @@ from .rows import ArraySource, LocalRows, Rows, Source
 __all__ = ["as_rows", "as_source"]
 
 
-def as_rows(X: Any, device: str = "auto", progress: Progress | None = None, dtype: np.dtype[Any] | None = None) -> Rows:
+def as_rows(
+    X: Any,
+    device: str = "auto",
+    progress: Progress | None = None,
+    dtype: np.dtype[Any] | None = None,
+    d: int | None = None,
+) -> Rows:
     """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are.
 
     device: "cpu"; "cuda", which copies rows to the GPU, or streams them there if they do not fit; "auto", which leaves
     rows where they are.
+    dtype: what to compute in, if not the rows' own; d: the dimension they must have.
     """
     if device.partition(":")[0] not in ("auto", "cpu", "cuda"):
         raise SpecError(f"device must be auto, cpu or cuda, not {device!r}")
     if not isinstance(X, Source) and hasattr(X, "reduce") and hasattr(X, "map"):
-        return X  # type: ignore[no-any-return]
+        return _of_dimension(X, d)  # type: ignore[no-any-return]
     report = progress or Silent()
     if getattr(X, "is_cuda", False) and device != "cpu":
         from .rows_cuda import on_device
 
-        return on_device(X, progress=report)
-    source = as_source(X)
+        return on_device(_of_dimension(X, d), progress=report)
+    source = _of_dimension(as_source(X), d)
     report.start("check", source.shape[0])
     require_good_rows(source, report)
     if device.startswith("cuda"):
@@ -39,7 +46,13 @@ def as_rows(X: Any, device: str = "auto", progress: Progress | None = None, dtyp
         from .rows_cuda import on_device
 
         return on_device(source, device, progress=report)
-    return LocalRows(source, progress=report)
+    return LocalRows(source, progress=report, cast=dtype)
+
+
+def _of_dimension(rows: Any, d: int | None) -> Any:
+    if d is not None and rows.shape[1] != d:
+        raise InputError(f"this tokenizer was fitted on {d}-dimensional rows; these have {rows.shape[1]}")
+    return rows
 
 
 def _require_gpu() -> None:

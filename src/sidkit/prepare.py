@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import like, require_array
+from .engine import engine_of
 from .geometry import Array, residual, unit
 from .rows import Rows, Taken
 from .stage import Run
 
-__all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean"]
+__all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "count_and_sum"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class RemoveMean:
 
     def fit(self, rows: Rows, run: Run) -> FittedRemoveMean:
         run.progress.start("mean", rows.shape[0])
-        count, total = rows.reduce(_count_and_sum)
+        count, total = rows.reduce(count_and_sum)
         return FittedRemoveMean(np.asarray(total / count[0]).astype(rows.dtype))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedRemoveMean:
@@ -90,5 +91,6 @@ class FittedRemoveMean:
         return Taken(self.mean[None, :], 0.0, True)
 
 
-def _count_and_sum(x: Array, codes: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return np.array([float(len(x))]), np.asarray(x.sum(axis=0, dtype=np.float64))
+def count_and_sum(x: Array, codes: Array) -> tuple[Any, Any]:
+    """How many rows, and their sum in float64: (1,), (d,)."""
+    return np.array([float(len(x))]), engine_of(x).column_sums(x)

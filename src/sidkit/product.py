@@ -15,6 +15,7 @@ from .cluster.loop import refine
 from .engine import engine_of
 from .errors import SpecError
 from .geometry import Array, squared_length
+from .prepare import count_and_sum
 from .rows import Rows, Sums
 from .stage import Run
 
@@ -174,7 +175,7 @@ class OPQ:
     def start(self, rows: Rows, run: Run) -> FittedProduct:
         d = rows.shape[1]
         cut = blocks(d, len(self.sizes))
-        count, total = rows.reduce(_count_and_sum)
+        count, total = rows.reduce(count_and_sum)
         turn = np.eye(d)
         if self.rotation == "random":
             turn, r = np.linalg.qr(np.random.default_rng(run.seed_of(rows.width)).normal(size=(d, d)))
@@ -247,7 +248,3 @@ def _check(sizes: tuple[int, ...]) -> None:
         raise SpecError("product quantization needs at least one size")
     for size in sizes:
         check_size(size)
-
-
-def _count_and_sum(x: Array, codes: Array) -> tuple[Any, Any]:
-    return np.array([float(len(x))]), np.asarray(x.sum(axis=0, dtype=np.float64))

@@ -152,6 +152,7 @@ class LocalRows:
     columns: tuple[NDArray[Any], ...] = ()  # one (n,) array of codes per token
     chunk: int = CHUNK
     progress: Progress = field(default_factory=Silent)
+    cast: np.dtype[Any] | None = None  # the dtype to compute in, if not the source's own
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -159,7 +160,7 @@ class LocalRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
+        return self.cast or self.source.dtype
 
     @property
     def width(self) -> int:
@@ -206,7 +207,7 @@ class LocalRows:
             start += len(x)
 
     def _carried(self, x: NDArray[Any], codes: NDArray[np.int32]) -> NDArray[Any]:
-        done = 0
+        done, x = 0, x.astype(self.dtype, copy=False)
         if self.stages and native.ready(x):
             done, chain = self._chain
             x = native.carry(x, chain, codes) if done else x

@@ -8,158 +8,22 @@ it is filled once for each level instead of once a pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .checks import _complaint
 from .engine import cuda
-from .errors import BadRowsError, InputError
+from .held import Held, Resident, Streamed, require_good_rows
 from .progress import Progress, Silent
-from .rows import ArraySource, Carrier, Source, Sums, choose
+from .rows import Carrier, Sums, choose
 
 __all__ = ["DeviceRows", "Resident", "Streamed", "on_device"]
 
 SPARE = 1100 << 20  # bytes of device memory for rows at work
-FLOATS = {np.dtype(np.float16): torch.float16, np.dtype(np.float32): torch.float32}
-
-
-class Held(Protocol):
-    """Where embeddings lie."""
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    @property
-    def overhead(self) -> int:
-        """Bytes a number takes on the device while its chunk is there, beyond where it lies."""
-
-    def chunks(self, size: int) -> Iterator[Tensor]:
-        """All rows in order, `size` at a time, on the device; a chunk is good until the next is asked for."""
-
-    def take(self, numbers: NDArray[np.int64]) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class Resident:
-    """Rows on the device: float32, float16 or bfloat16, never written to."""
-
-    x: Tensor
-
-    def __post_init__(self) -> None:
-        if self.x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            raise InputError(
-                f"rows on a GPU must be float32, float16 or bfloat16, not {self.x.dtype}; convert them first"
-            )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.x.shape[0], self.x.shape[1]
-
-    @property
-    def device(self) -> torch.device:
-        return self.x.device
-
-    @property
-    def overhead(self) -> int:
-        return 0
-
-    def chunks(self, size: int) -> Iterator[Tensor]:
-        x = self.x if self.x.is_contiguous() else self.x.contiguous()
-        for start in range(0, len(x), size):
-            yield x[start : start + size]
-
-    def take(self, numbers: NDArray[np.int64]) -> Tensor:
-        return self.x[torch.as_tensor(numbers).to(self.device)].contiguous()
-
-
-@dataclass(frozen=True)
-class Streamed:
-    """Rows on the host, read and copied to the device while the chunk before is worked on.
-
-    A matrix in memory is copied straight from where it lies once the driver has pinned its pages; rows from files go
-    through two pinned buffers.
-    """
-
-    source: Source
-    device: torch.device
-    _pinned: list[Any] = field(default_factory=list, repr=False)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape
-
-    @property
-    def overhead(self) -> int:
-        return 8  # two buffers
-
-    def take(self, numbers: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(self.source.take(numbers), np.float32)).to(self.device)
-
-    def chunks(self, size: int) -> Iterator[Tensor]:
-        size = max(1, min(size, self.shape[0]))
-        pages = self._pages()
-        parts = self._staged(size) if pages is None else (pages[i : i + size] for i in range(0, len(pages), size))
-        dtype = torch.float32 if pages is None else pages.dtype
-        buffers = [torch.empty(size, self.shape[1], dtype=dtype, device=self.device) for _ in range(2)]
-        copier, worker = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
-        copier.wait_stream(worker)  # the buffers' memory may still be in use
-        used: list[Any] = []
-        for turn, part in enumerate(parts):
-            buffer = buffers[turn % 2][: len(part)]
-            with torch.cuda.stream(copier):
-                if turn >= 2:
-                    copier.wait_event(used[turn - 2])
-                buffer.copy_(part, non_blocking=True)
-                landed = copier.record_event()
-            if pages is None:
-                landed.synchronize()  # before the pinned buffer is filled again
-            worker.wait_event(landed)
-            yield buffer
-            used.append(worker.record_event())
-
-    def _staged(self, size: int) -> Iterator[Tensor]:
-        """Chunks read into two pinned buffers, the next while the last is copied."""
-        buffers = [_pinned(size, self.shape[1]) for _ in range(2)]
-        with ThreadPoolExecutor(1) as reader:
-            chunks = self.source.chunks(size)
-            coming = reader.submit(_read, chunks, buffers[0])
-            turn = 0
-            while (part := coming.result()) is not None:
-                turn += 1
-                coming = reader.submit(_read, chunks, buffers[turn % 2])
-                yield part
-
-    def _pages(self) -> Tensor | None:
-        """The matrix itself, its pages pinned, if it lies in memory in one piece."""
-        array = self.source.array if isinstance(self.source, ArraySource) else None
-        if array is None or array.dtype not in FLOATS or isinstance(array, np.memmap):
-            return None
-        if not (array.flags.c_contiguous and array.flags.writeable and array.size):
-            return None
-        if not self._pinned:
-            runtime = torch.cuda.cudart()
-            done = int(runtime.cudaHostRegister(array.ctypes.data, array.nbytes, 0)) == 0
-            self._pinned.append(_Pin(array) if done else None)
-        return torch.from_numpy(array) if self._pinned[0] is not None else None
-
-
-class _Pin:
-    """Pages that are let go with the rows that pinned them."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self.array = array
-
-    def __del__(self) -> None:
-        torch.cuda.cudart().cudaHostUnregister(self.array.ctypes.data)
 
 
 @dataclass(frozen=True)
@@ -298,7 +162,7 @@ def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progre
     report = progress or Silent()
     if isinstance(X, torch.Tensor):
         held = Resident(X if X.is_cuda else X.to(place))
-        _require_good_rows(held)
+        require_good_rows(held)
         return DeviceRows(held, spare=spare, progress=report)
     streamed = Streamed(X, place)
     n, d = X.shape
@@ -314,27 +178,6 @@ def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progre
     return DeviceRows(Resident(x), spare=spare, progress=report)
 
 
-def _require_good_rows(held: Resident) -> None:
-    """The check of `checks.require_good_rows`, on the device."""
-    found = []
-    for start, x in zip(range(0, held.shape[0], 1 << 22), held.chunks(1 << 22), strict=True):
-        length = cuda.lengths(x)
-        doubtful = torch.nonzero(~(torch.isfinite(length) & (length > 0)))[:, 0]
-        if len(doubtful):  # the square may have over- or underflowed: look at the entries themselves
-            rows = x[doubtful]
-            bad = doubtful[~(torch.isfinite(rows).all(1) & (rows != 0).any(1))]
-            found += [(start + int(row), _complaint(x[row].float().cpu().numpy())) for row in bad[:3]]
-            found += [(start + int(row), "") for row in bad[3:]]
-    if found:
-        first = ", ".join(f"row {row} {why}" for row, why in found[:3])
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        raise BadRowsError(
-            f"{len(found)} of {held.shape[0]} rows cannot be used: {first}{more}; "
-            "repair them, or leave them out with --bad-rows drop",
-            [row for row, _ in found],
-        )
-
-
 def _part(stage: Carrier, column: int) -> tuple[Any, int, float, bool] | None:
     """A stage as a step of the carrying kernel: (codewords, column of codes, keep, normalize); None for others."""
     from .cluster.kmeans import Centroids
@@ -348,15 +191,3 @@ def _part(stage: Carrier, column: int) -> tuple[Any, int, float, bool] | None:
     if isinstance(stage, FittedLevel) and isinstance(stage.clusters, Centroids):
         return stage.clusters.centroids, column, stage.spec.rule.keep, stage.spec.rule.normalize
     return None
-
-
-def _pinned(n: int, d: int) -> Tensor:
-    return torch.empty(n, d, dtype=torch.float32, pin_memory=True)
-
-
-def _read(chunks: Iterator[NDArray[Any]], buffer: Tensor) -> Tensor | None:
-    chunk = next(chunks, None)
-    if chunk is None:
-        return None
-    np.copyto(buffer.numpy()[: len(chunk)], chunk, casting="same_kind")
-    return buffer[: len(chunk)]

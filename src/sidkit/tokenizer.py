@@ -127,9 +127,7 @@ class FittedTokenizer:
     def encode(self, X: Any, device: str = "auto", progress: Progress | None = None) -> NDArray[np.int32]:
         """Semantic IDs of embeddings: int32, (n, number of tokens)."""
         report = progress or Silent()
-        rows = as_rows(X, device=device, progress=report, dtype=np.dtype(self.dtype))
-        if rows.shape[1] != self.d:
-            raise InputError(f"this tokenizer was fitted on {self.d}-dimensional rows; these have {rows.shape[1]}")
+        rows = as_rows(X, device=device, progress=report, dtype=np.dtype(self.dtype), d=self.d)
         report.start("encode", rows.shape[0])
         return rows.map(self._chain).codes()
 

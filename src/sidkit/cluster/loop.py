@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..engine import native
 from ..geometry import Array
-from ..rows import Rows, Sums
+from ..rows import LocalRows, Rows, Sums
 from ..stage import Run
 
 __all__ = ["Cluster", "Clusterer", "Clusters", "refine"]
@@ -78,7 +78,8 @@ class Clusterer(Protocol[C]):
 def refine(cluster: Clusterer[C], rows: Rows, run: Run) -> C:
     """Fit a clusterer to rows: exactly `iterations` passes, fewer only if another would change nothing."""
     n, level = rows.shape[0], rows.width
-    native.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
+    if isinstance(rows, LocalRows):
+        native.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
     before_us = _resumed(cluster, run, level)
     first, clusters = before_us or (0, cluster.start(rows, run))
     run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))

@@ -1,11 +1,12 @@
 """Where the arithmetic runs.
 
-An engine is a module with five functions on an (n, d) block of rows, chosen by where the rows live:
+An engine is a module with six functions on an (n, d) block of rows, chosen by where the rows live:
 
     book(centroids, metric, x)           a codebook made ready for scoring rows like x, with a bonus a codeword if asked
     top(x, book, k)                      the k best codewords of every row, best first, ties to the lowest index
     nearest(x, book)                     the best codeword, near-ties decided in float64
     soft_sums(x, book, k, beta, scale, precision, skip_zero)   one fitting pass: mass, sums and objective
+    column_sums(x)                       the sum of the rows, in float64
     add_up(x, index, weight, size)       weighted mass and sum of the rows under each codeword, in float64
 
 `cpu` is numpy and scipy, and compiled kernels where there is a compiler (`native`); `cuda` is Triton. Algorithms call

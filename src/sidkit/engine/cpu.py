@@ -133,6 +133,12 @@ def add_up(x: Floats, index: Codes, weight: NDArray[np.float64], size: int) -> t
     return mass, total
 
 
+def column_sums(x: Floats) -> NDArray[np.float64]:
+    """The sum of the rows, in float64: (d,)."""
+    total: NDArray[np.float64] = x.sum(axis=0, dtype=np.float64)
+    return total
+
+
 def rounding(x: Floats, book: Book) -> Floats:
     """How far two computed scores of a row may stand from the true ones, together: (n,).
 
