@@ -25,7 +25,8 @@ def comparison(lines: list[dict], dataset: str, table: str) -> Comparison | None
     figures = defaultdict(dict)
     for line in lines:
         if line["dataset"] == dataset and line["table"] == table:
-            label = line["recipe"] + (f" ({line['options']['preset']})" if "preset" in line["options"] else "")
+            options = ", ".join(f"{name} {value}" for name, value in line["options"].items())
+            label = line["recipe"] + (f" ({options})" if options else "")
             figures[label][line["seed"]] = line["quality"]
     if not figures:
         return None
