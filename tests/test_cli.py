@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -184,10 +185,14 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
     out.mkdir()
     endless = ("--sizes", "512-512", "--iterations", "100000")
     command = [sys.executable, "-m", "sidkit", "fit", str(tmp_path / "big.npy"), "-o", str(out / "tok"), *endless]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a test run in the background ignores Ctrl-C
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen)
+    try:
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert told.strip() == "stopped; nothing was left half-written (a fit goes on with --resume)"
     assert not (out / "tok").exists()
