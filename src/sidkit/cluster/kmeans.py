@@ -62,8 +62,8 @@ class KMeans:
                up to a constant, when rows and centroids have length one.
     empty      a centroid that no row counts among its top k is left where it is ("keep"; the paper is silent), or
                moved beside the centroid with the largest mass, both nudged by 1/1024 ("split", as faiss does).
-    skip_zero  rows with nothing left have no say. Among rows of length one, Euclidean k-means would otherwise gather
-               them in a centroid at the origin, which is nearer to most rows than any centroid of length one.
+    skip_zero  rows with nothing left have no say in the centroids: among rows of length one they would pull a
+               Euclidean centroid towards the origin, which is nearer to most rows than any centroid of length one.
     precision  how a GPU scores rows while fitting ("fp16" and "bf16" where rows have length one); tokens are decided in
                float32 and float64 whatever this is, and the CPU always computes in float32 or float64.
     """
