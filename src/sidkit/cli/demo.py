@@ -1,0 +1,29 @@
+"""demo: everything once, on a shop that is made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .app import app
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to leave everything in")] = Path("sidkit-demo"),
+    items: Annotated[int, typer.Option("--items", help="How many products to make up")] = 20_000,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed, another shop")] = 0,
+) -> None:
+    """sidkit demo
+
+    Makes up a shop catalogue, embeds its titles, fits PRQ-KMeans, encodes, and shows what the semantic IDs say.
+    Leaves a folder that the other commands can use.
+    """
+    from ..demo.show import run_demo
+    from ..terminal import Terminal
+
+    with Terminal() as progress:
+        story = run_demo(output, items, seed, progress)
+    story()

@@ -1,0 +1,148 @@
+"""fit, encode, show: from embeddings to semantic IDs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .app import app
+from .options import (
+    BadRows,
+    BadRowsOption,
+    Column,
+    Device,
+    Embeddings,
+    IdColumn,
+    Json,
+    Output,
+    TemplateOption,
+    ids_of,
+    open_source,
+    read_options,
+    read_sizes,
+    require_writable,
+    tokenizer_of,
+)
+
+
+@app.command()
+def fit(
+    embeddings: Embeddings,
+    output: Output,
+    recipe: Annotated[
+        str, typer.Option("--recipe", "-r", help="Which tokenizer; `sidkit show` lists them")
+    ] = "prq-kmeans",
+    sizes: Annotated[
+        str | None, typer.Option("--sizes", help="Codewords per level: 256,256,256 or 1024-512-128")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Centroids each row refines")] = None,
+    beta: Annotated[float | None, typer.Option("--beta", help="Concentration of the soft weights")] = None,
+    iterations: Annotated[int | None, typer.Option("--iterations", help="Passes per level")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other option of the recipe, name=value")
+    ] = None,
+    spec: Annotated[
+        str | None, typer.Option("--spec", help="A spec from `sidkit show` instead of a recipe; - reads it")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same tokenizer")] = 0,
+    id_column: IdColumn = None,
+    column: Column = None,
+    bad_rows: BadRowsOption = BadRows.error,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was stopped")] = False,
+    as_json: Json = False,
+) -> None:
+    """sidkit fit items.parquet -o tok/ --sizes 1024-512-128 --top-k 5
+
+    Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves what it had finished beside
+    it, as OUTPUT.unfinished; --resume goes on from there.
+    """
+    from shutil import rmtree
+
+    from ..store import check_target, load
+    from ..terminal import Terminal, print_quality
+
+    named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
+    tokenizer = tokenizer_of(recipe, {key: value for key, value in named.items() if value is not None}, spec)
+    require_writable(output)
+    check_target(output)
+    with Terminal() as progress:
+        source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+        unfinished = output.parent / f"{output.name}.unfinished"
+        if not resume:
+            rmtree(unfinished, ignore_errors=True)
+        fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
+        fitted.save(output)
+        rmtree(unfinished, ignore_errors=True)
+    facts = dict(load(output).facts)
+    if as_json:
+        print(json.dumps({"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, **facts}))
+        return
+    print_quality(facts["quality"], fitted.sizes)
+    print(f"\nwrote {output}; next: sidkit encode {output} {embeddings} -o sids.parquet")
+
+
+@app.command()
+def encode(
+    tokenizer: Annotated[Path, typer.Argument(help="Folder written by `sidkit fit`", show_default=False)],
+    embeddings: Annotated[str, typer.Argument(help="Embeddings as for fit; - reads JSON lines", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Parquet file; - prints id<tab>sid", show_default=False)
+    ],
+    template: TemplateOption = "letters",
+    id_column: IdColumn = None,
+    column: Column = None,
+    bad_rows: BadRowsOption = BadRows.error,
+    device: Device = "auto",
+) -> None:
+    """sidkit encode tok/ items.parquet -o sids.parquet
+
+    Give every embedding its semantic ID. Row order and ids are kept.
+    """
+    from ..sids import SidTable, template_named
+    from ..store import load
+    from ..terminal import Terminal
+
+    form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
+    if not to_stream:
+        require_writable(output)
+    with Terminal() as progress:
+        source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+        codes = fitted.encode(source, device=device, progress=progress)
+    table = SidTable(ids_of(source), codes, fitted.sizes)
+    if to_stream:
+        for item, sid in zip(table.ids.to_pylist(), table.strings(form).to_pylist(), strict=True):
+            print(f"{item}\t{sid}")
+        return
+    table.to_parquet(output, form)
+    print(f"wrote {len(table):,} semantic IDs to {output}; next: sidkit report {output}")
+
+
+@app.command()
+def show(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe, or a folder written by `sidkit fit`")] = None,
+    sizes: Annotated[str | None, typer.Option("--sizes", help="Codewords per level")] = None,
+    option: Annotated[list[str] | None, typer.Option("--set", help="Any option of the recipe, name=value")] = None,
+) -> None:
+    """sidkit show prq-kmeans --sizes 1024-512-128 --set top_k=5
+
+    A recipe's spec as JSON, to read, change, and hand to `sidkit fit --spec`. Without a name: the recipes.
+    """
+    from ..recipes import RECIPES
+    from ..spec import to_plain
+
+    if recipe is None:
+        for name, make in RECIPES.items():
+            print(f"{name:20} {(make.__doc__ or '').splitlines()[0]}")
+        return
+    if Path(recipe, "config.json").is_file():
+        from ..store import load
+
+        stages: Any = load(recipe).spec.stages
+    else:
+        given = {"sizes": read_sizes(sizes)} if sizes else {}
+        stages = tokenizer_of(recipe, given | read_options(option), None).stages
+    print(json.dumps(to_plain(stages), indent=2))

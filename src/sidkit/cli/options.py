@@ -1,0 +1,145 @@
+"""What commands share: the options that recur, and how their texts are read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import SpecError, StoreError
+
+if TYPE_CHECKING:
+    from ..progress import Progress
+    from ..rows import Source
+    from ..tokenizer import Tokenizer
+
+
+class BadRows(StrEnum):
+    error = "error"
+    drop = "drop"
+
+
+Embeddings = Annotated[
+    str, typer.Argument(help="Parquet file, folder or glob of them, .npy, .npz or .safetensors", show_default=False)
+]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Where to write", show_default=False)]
+IdColumn = Annotated[str | None, typer.Option("--id-column", help="Parquet column of ids [default: found]")]
+Column = Annotated[str | None, typer.Option("--column", help="Parquet column of vectors [default: found]")]
+BadRowsOption = Annotated[
+    BadRows, typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave out and list")
+]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: wherever the rows are")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
+TemplateOption = Annotated[
+    str, typer.Option("--template", help="letters, lc-rec, openonerec, plain, or a token such as '<{letter}_{code}>'")
+]
+
+
+def read_sizes(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.replace("-", ",").split(","))
+    except ValueError:
+        raise SpecError(f"cannot read sizes {text!r}; write them as 1024,512,128 or 1024-512-128") from None
+
+
+def read_options(pairs: list[str] | None) -> dict[str, Any]:
+    options = {}
+    for pair in pairs or []:
+        name, sign, value = pair.partition("=")
+        if not sign:
+            raise SpecError(f"--set {pair!r} must have the form name=value")
+        try:
+            options[name.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            options[name.replace("-", "_")] = value
+    if isinstance(options.get("sizes"), str):
+        options["sizes"] = read_sizes(options["sizes"])
+    return options
+
+
+def with_known_options(name: str, options: dict[str, Any]) -> Tokenizer:
+    """A recipe with those of the options that it has; sizes are for all."""
+    from inspect import signature
+
+    from ..recipes import RECIPES
+    from ..recipes import recipe as named
+
+    known = signature(RECIPES[name]).parameters if name in RECIPES else options
+    return named(name, **{key: value for key, value in options.items() if key in known or key == "sizes"})
+
+
+def read_seeds(text: str) -> list[int]:
+    try:
+        return list(range(int(text[1:]))) if text.startswith("x") else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise SpecError(f"cannot read seeds {text!r}; write them as 0,1,2 or x3") from None
+
+
+def tokenizer_of(recipe: str, options: dict[str, Any], spec: str | None) -> Tokenizer:
+    if spec is None:
+        from ..recipes import recipe as named
+
+        return named(recipe, **options)
+    from ..spec import from_plain
+    from ..tokenizer import Tokenizer
+
+    if options:
+        raise SpecError(f"--spec already says everything; leave out {', '.join(sorted(options))}")
+    try:
+        text = sys.stdin.read() if spec == "-" else Path(spec).read_text(encoding="utf-8")
+        return Tokenizer(from_plain(json.loads(text)))
+    except (OSError, ValueError) as error:
+        raise SpecError(f"cannot read the spec {spec}: {error}") from error
+
+
+def open_source(
+    path: str, id_column: str | None, column: str | None, bad_rows: BadRows, output: Path, progress: Progress
+) -> Source:
+    """The embeddings, without their bad rows if so asked; those are listed beside the output."""
+    from ..embeddings import open_embeddings, without
+    from ..streams import read_json_lines
+
+    source = read_json_lines(sys.stdin) if path == "-" else open_embeddings(path, id_column, column)
+    if bad_rows is BadRows.error:
+        return source
+    from ..checks import find_bad_rows
+    from ..files import replace_file
+
+    progress.start("check", source.shape[0])
+    bad = find_bad_rows(source, progress)
+    if not bad:
+        return source
+    listing = output.parent / f"{output.stem}.bad-rows.tsv" if str(output) != "-" else Path("bad-rows.tsv")
+    ids = ids_of(source)
+    with replace_file(listing) as temporary:
+        lines = (f"{row}\t{ids[row].as_py()}\t{why}\n" for row, why in bad.items())
+        temporary.write_text("row\tid\treason\n" + "".join(lines), encoding="utf-8")
+    print(f"left out {len(bad):,} bad rows, listed in {listing}", file=sys.stderr)
+    return without(source, sorted(bad))
+
+
+def ids_of(source: Any) -> Any:
+    return source.ids
+
+
+def texts_for(path: Path, column: str, ids: Any) -> list[str]:
+    from ..items import texts_of
+
+    return texts_of(path, column, ids)
+
+
+def require_writable(path: Path) -> None:
+    """Fail before the work, not after it, if the output cannot be written."""
+    from os import W_OK, access
+
+    parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not access(parent, W_OK):
+        raise StoreError(f"cannot write {path}: no permission to write in {parent}")
