@@ -10,6 +10,9 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 import numpy as np
 import pytest
 
+from browser import browser as browser  # fixtures for whoever asks for a page
+from browser import page as page
+
 
 @pytest.fixture
 def rng():
