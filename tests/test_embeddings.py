@@ -110,6 +110,8 @@ def test_every_format_gives_the_same_rows_whatever_the_chunk_size(tmp_path, form
         assert [len(chunk) for chunk in chunks] == [size] * (10 // size) + [10 % size] * (10 % size > 0)
         assert all(c.dtype == np.float32 and c.flags.c_contiguous and c.flags.aligned for c in chunks)
         np.testing.assert_array_equal(np.concatenate(chunks), X)
+        for start in range(11):
+            np.testing.assert_array_equal(np.concatenate([X[:start], *source.chunks(size, start)]), X)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -140,6 +142,8 @@ def test_dropped_rows_are_gone_and_the_others_keep_ids_and_names(tmp_path, form)
         chunks = list(left.chunks(size))
         assert all(len(chunk) == size for chunk in chunks[:-1])
         np.testing.assert_array_equal(np.concatenate(chunks), X[kept])
+        for start in range(7):
+            np.testing.assert_array_equal(np.concatenate([X[kept][:start], *left.chunks(size, start)]), X[kept])
     again = without(left, [0, 5])
     np.testing.assert_array_equal(whole(again), X[[2, 4, 5, 6]])
     assert again.name(0) == source.name(2)

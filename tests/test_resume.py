@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sidkit
+import sidkit.windows
 from sidkit.checkpoint import Checkpoint
 from sidkit.cluster import GMM, Balanced
 from sidkit.level import SUBTRACT, Level
@@ -98,3 +99,44 @@ def test_kill_9_at_random_moments_changes_nothing(rng, tmp_path):
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "tok" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert not (tmp_path / "tok.unfinished").exists()
+
+
+ENCODE = "import sys, sidkit.windows, sidkit.cli; sidkit.windows.WINDOW = 500; sidkit.cli.main()"
+
+
+def test_kill_9_at_random_moments_of_an_encoding_changes_nothing(rng, tmp_path):
+    """The same for encoding, with small windows so that many of them are written."""
+    np.save(tmp_path / "x.npy", rng.normal(size=(40_000, 16)).astype(np.float32))
+    np.save(tmp_path / "some.npy", rng.normal(size=(3000, 16)).astype(np.float32))
+    sidkit.prq_kmeans(sizes=(32, 32, 32), iterations=2).fit(tmp_path / "some.npy").save(tmp_path / "tok")
+    encode = [sys.executable, "-c", ENCODE, "encode", str(tmp_path / "tok"), str(tmp_path / "x.npy")]
+    start = time.perf_counter()
+    subprocess.run([*encode, "-o", str(tmp_path / "whole.parquet")], check=True, capture_output=True)
+    usual = time.perf_counter() - start
+    killed, resumed = 0, 0
+    for _ in range(20):
+        process = subprocess.Popen([*encode, "-o", str(tmp_path / "out.parquet"), "--resume"], stdout=-3, stderr=-3)
+        time.sleep(float(rng.uniform(0.3, 1.0)) * usual)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        resumed += (tmp_path / "out.parquet.unfinished").exists()
+    assert killed >= 5
+    assert resumed
+    subprocess.run([*encode, "-o", str(tmp_path / "out.parquet"), "--resume"], check=True, capture_output=True)
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert not (tmp_path / "out.parquet.unfinished").exists()
+
+
+def test_windows_that_were_encoded_are_not_encoded_again(rng, tmp_path, monkeypatch):
+    X = rng.normal(size=(1000, 8)).astype(np.float32)
+    fitted = sidkit.prq_kmeans(sizes=(8, 4), iterations=2).fit(X)
+    monkeypatch.setattr(sidkit.windows, "WINDOW", 300)
+    whole = fitted.encode(X, checkpoint=tmp_path / "c")
+    assert np.array_equal(whole, fitted.encode(X))
+    (tmp_path / "c" / "rows-300").rename(tmp_path / "gone")
+    seen = []
+    monkeypatch.setattr(type(fitted.chain), "tokens", lambda self, x, codes: seen.append(len(x)) or whole[300:600])
+    assert np.array_equal(fitted.encode(X, checkpoint=tmp_path / "c"), whole)
+    assert seen == [300]
+    with pytest.raises(sidkit.SidkitError, match="another"):
+        fitted.encode(X + 1, checkpoint=tmp_path / "c")

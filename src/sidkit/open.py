@@ -22,12 +22,13 @@ def as_rows(
     progress: Progress | None = None,
     dtype: np.dtype[Any] | None = None,
     d: int | None = None,
+    check: bool = True,
 ) -> Rows:
     """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are.
 
     device: "cpu"; "cuda", which copies rows to the GPU, or streams them there if they do not fit; "auto", which leaves
     rows where they are.
-    dtype: what to compute in, if not the rows' own; d: the dimension they must have.
+    dtype: what to compute in, if not the rows' own; d: the dimension they must have; check: False where it was done.
     """
     if device.partition(":")[0] not in ("auto", "cpu", "cuda"):
         raise SpecError(f"device must be auto, cpu or cuda, not {device!r}")
@@ -39,8 +40,9 @@ def as_rows(
 
         return on_device(_of_dimension(X, d), progress=report)
     source = _of_dimension(as_source(X), d)
-    report.start("check", source.shape[0])
-    require_good_rows(source, report)
+    if check:
+        report.start("check", source.shape[0])
+        require_good_rows(source, report)
     if device.startswith("cuda"):
         _require_gpu()
         from .rows_cuda import on_device

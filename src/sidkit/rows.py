@@ -53,8 +53,8 @@ class Source(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the chunks read, float32 or float64."""
 
-    def chunks(self, size: int) -> Iterator[NDArray[Any]]:
-        """All rows in order, `size` at a time (the last may be shorter)."""
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        """The rows from `start` on in order, `size` at a time (the last may be shorter)."""
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """The rows with these numbers, in this order."""
@@ -132,9 +132,9 @@ class ArraySource:
     def dtype(self) -> np.dtype[Any]:
         return compute_dtype(self.array.dtype)
 
-    def chunks(self, size: int) -> Iterator[NDArray[Any]]:
-        for start in range(0, len(self.array), size):
-            yield self.array[start : start + size].astype(self.dtype, order="C", copy=False)
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        for first in range(start, len(self.array), size):
+            yield self.array[first : first + size].astype(self.dtype, order="C", copy=False)
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         return self.array[numbers].astype(self.dtype, order="C", copy=False)

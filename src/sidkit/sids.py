@@ -21,6 +21,8 @@ from .files import replace_file
 
 __all__ = ["TEMPLATES", "SidTable", "Template", "prefix_numbers"]
 
+ROW_GROUP = 1 << 20  # rows written at once
+
 
 @dataclass(frozen=True)
 class Template:
@@ -117,12 +119,7 @@ class SidTable:
 
     def strings(self, template: Template | str = "letters") -> Any:
         """The SIDs as a pyarrow string array."""
-        form = template_named(template) if isinstance(template, str) else template
-        parts = [
-            pa.array(form.words(level, size)).take(pa.array(self.codes[:, level]))
-            for level, size in enumerate(self.sizes)
-        ]
-        return form.join(parts)
+        return _strings(self.codes, self.sizes, template)
 
     def sid_of(self, item: Any) -> tuple[int, ...] | None:
         """The codes of an item, or None."""
@@ -159,17 +156,25 @@ class SidTable:
 
     def to_table(self, template: Template | str = "letters") -> Any:
         """As an Arrow table: item_id, codes (list of int32), sid."""
-        levels = self.codes.shape[1]
-        offsets = pa.array(np.arange(0, len(self) * levels + 1, max(levels, 1), dtype=np.int32)[: len(self) + 1])
-        codes = pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(self.codes).ravel()))
-        table = pa.table({"item_id": self.ids, "codes": codes, "sid": self.strings(template)})
-        return table.replace_schema_metadata({"sidkit.sizes": json.dumps(self.sizes)})
+        return self._rows(0, len(self), template)
+
+    def _rows(self, start: int, stop: int, template: Template | str) -> Any:
+        codes = np.ascontiguousarray(self.codes[start:stop])
+        n, levels = codes.shape
+        offsets = pa.array(np.arange(0, n * levels + 1, max(levels, 1), dtype=np.int32)[: n + 1])
+        columns = {
+            "item_id": self.ids[start:stop],
+            "codes": pa.ListArray.from_arrays(offsets, pa.array(codes.ravel())),
+            "sid": _strings(codes, self.sizes, template),
+        }
+        return pa.table(columns).replace_schema_metadata({"sidkit.sizes": json.dumps(self.sizes)})
 
     def to_parquet(self, path: str | Path, template: Template | str = "letters") -> None:
-        """Write item_id, codes and sid; the file appears whole or not at all."""
-        table = self.to_table(template)
-        with replace_file(Path(path)) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+        """Write item_id, codes and sid, a row group at a time; the file appears whole or not at all."""
+        schema = self._rows(0, 0, template).schema
+        with replace_file(Path(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
+            for start in range(0, len(self), ROW_GROUP):
+                file.write_table(self._rows(start, start + ROW_GROUP, template))
 
     @classmethod
     def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
@@ -209,6 +214,12 @@ def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[np
         limit *= size
         numbers.append(number)
     return numbers
+
+
+def _strings(codes: NDArray[np.int32], sizes: Sequence[int], template: Template | str) -> Any:
+    form = template_named(template) if isinstance(template, str) else template
+    words = [pa.array(form.words(level, size), pa.string()) for level, size in enumerate(sizes)]
+    return form.join([word.take(pa.array(column)) for word, column in zip(words, codes.T, strict=True)])
 
 
 def _id_array(ids: Any) -> Any:

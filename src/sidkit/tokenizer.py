@@ -124,15 +124,30 @@ class FittedTokenizer:
         """The tokens of the rows it was fitted on; None once loaded from disk."""
         return None if self.fitted_rows is None else self.fitted_rows.codes()
 
-    def encode(self, X: Any, device: str = "auto", progress: Progress | None = None) -> NDArray[np.int32]:
-        """Semantic IDs of embeddings: int32, (n, number of tokens)."""
+    def encode(
+        self,
+        X: Any,
+        device: str = "auto",
+        progress: Progress | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> NDArray[np.int32]:
+        """Semantic IDs of embeddings: int32, (n, number of tokens).
+
+        checkpoint, where given, is a folder that keeps what is encoded, a million rows at a time: a call that was
+        killed and is made again does not repeat them.
+        """
         report = progress or Silent()
+        if checkpoint is not None:
+            from .windows import encode_in_windows
+
+            return encode_in_windows(self, X, device, report, checkpoint)
         rows = as_rows(X, device=device, progress=report, dtype=np.dtype(self.dtype), d=self.d)
         report.start("encode", rows.shape[0])
-        return rows.map(self._chain).codes()
+        return rows.map(self.chain).codes()
 
     @cached_property
-    def _chain(self) -> Chain:
+    def chain(self) -> Chain:
+        """All stages as one: every token of a chunk in a single pass."""
         return Chain(self.stages)
 
     def save(self, path: str | Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import rmtree
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from .options import (
     Json,
     Output,
     TemplateOption,
+    fresh_unfinished,
     ids_of,
     open_source,
     read_options,
@@ -60,8 +62,6 @@ def fit(
     Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves what it had finished beside
     it, as OUTPUT.unfinished; --resume goes on from there.
     """
-    from shutil import rmtree
-
     from ..store import check_target, load
     from ..terminal import Terminal, print_quality
 
@@ -71,9 +71,7 @@ def fit(
     check_target(output)
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
-        unfinished = output.parent / f"{output.name}.unfinished"
-        if not resume:
-            rmtree(unfinished, ignore_errors=True)
+        unfinished = fresh_unfinished(output, resume)
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
         fitted.save(output)
         rmtree(unfinished, ignore_errors=True)
@@ -97,10 +95,12 @@ def encode(
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an encoding that was stopped")] = False,
 ) -> None:
     """sidkit encode tok/ items.parquet -o sids.parquet
 
-    Give every embedding its semantic ID. Row order and ids are kept.
+    Give every embedding its semantic ID. Row order and ids are kept. An encoding that is stopped leaves what it had
+    finished beside the output, as OUTPUT.unfinished; --resume goes on from there.
     """
     from ..sids import SidTable, template_named
     from ..store import load
@@ -111,13 +111,15 @@ def encode(
         require_writable(output)
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
-        codes = fitted.encode(source, device=device, progress=progress)
+        unfinished = None if to_stream else fresh_unfinished(output, resume)
+        codes = fitted.encode(source, device=device, progress=progress, checkpoint=unfinished)
     table = SidTable(ids_of(source), codes, fitted.sizes)
-    if to_stream:
+    if unfinished is None:
         for item, sid in zip(table.ids.to_pylist(), table.strings(form).to_pylist(), strict=True):
             print(f"{item}\t{sid}")
         return
     table.to_parquet(output, form)
+    rmtree(unfinished, ignore_errors=True)
     print(f"wrote {len(table):,} semantic IDs to {output}; next: sidkit report {output}")
 
 

@@ -143,3 +143,13 @@ def require_writable(path: Path) -> None:
         parent = parent.parent
     if not parent.is_dir() or not access(parent, W_OK):
         raise StoreError(f"cannot write {path}: no permission to write in {parent}")
+
+
+def fresh_unfinished(output: Path, resume: bool) -> Path:
+    """The folder for what a stopped run leaves beside its output; emptied unless the run goes on with it."""
+    from shutil import rmtree
+
+    folder = output.parent / f"{output.name}.unfinished"
+    if not resume:
+        rmtree(folder, ignore_errors=True)
+    return folder

@@ -58,9 +58,9 @@ class ArrayEmbeddings:
     def ids(self) -> Any:
         return pa.array(np.arange(self.shape[0], dtype=np.int64)) if self.given is None else self.given
 
-    def chunks(self, size: int) -> Iterator[NDArray[Any]]:
-        for start in range(0, len(self.array), size):
-            yield self._numbers(self.array[start : start + size])
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        for first in range(start, len(self.array), size):
+            yield self._numbers(self.array[first : first + size])
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         return self._numbers(self.array[require_rows(numbers, self.shape[0])])

@@ -6,6 +6,7 @@ the sizes of files and row groups.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,8 +47,8 @@ class ParquetEmbeddings:
     def dtype(self) -> np.dtype[Any]:
         return self.vectors.dtype
 
-    def chunks(self, size: int) -> Iterator[NDArray[Any]]:
-        return read_ahead(self._chunks(size))
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        return read_ahead(self._chunks(size, start))
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         numbers = require_rows(numbers, self.shape[0])
@@ -67,15 +68,19 @@ class ParquetEmbeddings:
     def _starts(self) -> tuple[int, ...]:
         return tuple(accumulate((part.rows for part in self.parts), initial=0))
 
-    def _chunks(self, size: int) -> Generator[NDArray[Any], None, None]:
-        yield from rechunked((x for part in self.parts for x in self._of(part, size)), size)
+    def _chunks(self, size: int, start: int) -> Generator[NDArray[Any], None, None]:
+        parts = [(part, max(start - first, 0)) for part, first in zip(self.parts, self._starts, strict=False)]
+        yield from rechunked((x for part, skip in parts if skip < part.rows for x in self._of(part, size, skip)), size)
 
-    def _of(self, part: Part, size: int) -> Iterator[NDArray[Any]]:
-        """All vectors of one file."""
-        row = 0
+    def _of(self, part: Part, size: int, skip: int) -> Iterator[NDArray[Any]]:
+        """The vectors of one file but for the first few: row groups that hold only such are not decoded."""
+        starts = list(accumulate(part.groups, initial=0))
+        group = bisect_right(starts, skip) - 1
+        row = starts[group]
         with part.open() as file:
-            for batch in _batches(file, part, size, self.vectors.column):
-                yield self.vectors.of(batch, part.path, row)
+            for batch in _batches(file, part, size, self.vectors.column, list(range(group, len(part.groups)))):
+                if row + len(batch) > skip:
+                    yield self.vectors.of(batch, part.path, row)[max(skip - row, 0) :]
                 row += len(batch)
         if row != part.rows:
             raise InputError(f"cannot read {part.path}: it announces {part.rows} rows and holds {row}")

@@ -50,8 +50,8 @@ class Without:
         ids = getattr(self.source, "ids", None)
         return pa.array(np.flatnonzero(kept)) if ids is None else ids.filter(pa.array(kept))
 
-    def chunks(self, size: int) -> Iterator[NDArray[Any]]:
-        return rechunked(self._kept(size), size)
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        return rechunked(self._kept(size, start), size) if start < self.shape[0] else iter(())
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         return self.source.take(self._original(require_rows(numbers, self.shape[0])))
@@ -65,9 +65,9 @@ class Without:
         original: NDArray[np.int64] = numbers + np.searchsorted(kept_before, numbers, side="right")
         return original
 
-    def _kept(self, size: int) -> Iterator[NDArray[Any]]:
-        start = 0
-        for x in self.source.chunks(size):
+    def _kept(self, size: int, start: int) -> Iterator[NDArray[Any]]:
+        start = int(self._original(np.asarray([start]))[0])
+        for x in self.source.chunks(size, start):
             first, last = np.searchsorted(self.dropped, [start, start + len(x)])
             yield np.delete(x, self.dropped[first:last] - start, axis=0) if first < last else x
             start += len(x)

@@ -1,0 +1,90 @@
+"""Encoding window by window, each kept on disk once done, so that a killed run goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .card import fingerprint
+from .checkpoint import Checkpoint
+from .open import as_rows, as_source
+from .progress import Progress
+from .rows import Source
+from .spec import to_plain
+
+if TYPE_CHECKING:
+    from .tokenizer import FittedTokenizer
+
+__all__ = ["Window", "encode_in_windows"]
+
+WINDOW = 1 << 20  # rows that a killed run may lose
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some rows of a source that lie together, numbered from 0."""
+
+    source: Source
+    start: int
+    stop: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.stop - self.start, self.source.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        left = self.shape[0] - start
+        for x in self.source.chunks(size, self.start + start):
+            yield x[:left]
+            left -= len(x)
+            if left <= 0:
+                return
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(numbers + self.start)
+
+    def name(self, row: int) -> str:
+        return self.source.name(row + self.start)
+
+
+def encode_in_windows(
+    fitted: FittedTokenizer, X: Any, device: str, report: Progress, folder: str | Path
+) -> NDArray[np.int32]:
+    """The tokens of all rows; those of windows that lie in the folder are not computed again."""
+    source = as_source(X)
+    rows = as_rows(source, "cpu", report, d=fitted.d)
+    kept = Checkpoint(folder, _identity(fitted, fingerprint(rows)))
+    out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
+    report.start("encode", len(out))
+    for start in range(0, len(out), WINDOW):
+        window = Window(source, start, min(start + WINDOW, len(out)))
+        saved = kept.load(f"rows-{start}")
+        if saved is None:
+            part = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check=False)
+            codes = part.map(fitted.chain).codes()
+            kept.save(f"rows-{start}", {"codes": codes}, {})
+        else:
+            codes = saved[0]["codes"]
+            report.advance(len(codes))
+        out[start : window.stop] = codes
+    return out
+
+
+def _identity(fitted: FittedTokenizer, mark: str) -> str:
+    """What must be equal for an interrupted encoding to be gone on with."""
+    weights = hashlib.sha256()
+    for stage in fitted.stages:
+        for name, array in sorted(stage.arrays.items()):
+            weights.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return json.dumps([to_plain(fitted.spec.stages), fitted.dtype, weights.hexdigest(), mark, WINDOW])
