@@ -57,18 +57,7 @@ class Checkpoint:
 
     def save(self, key: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Replace the state of this key, whole or not at all."""
-        data = write_arrays({name: np.array(array, order="C") for name, array in arrays.items()})
-        state: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
-            "identity": self.identity,
-            "facts": dict(facts),
-            "arrays_sha256": hashlib.sha256(data).hexdigest(),
-        }
-        state["sha256"] = _digest(state)
-        with replace_folder(self._place(key)) as folder:
-            (folder / ARRAYS).write_bytes(data)
-            (folder / FACTS).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        write_state(self._place(key), FORMAT, {"identity": self.identity, "facts": dict(facts)}, arrays)
         self._last = time.monotonic()
 
     def load(self, key: str) -> State | None:
@@ -76,26 +65,13 @@ class Checkpoint:
         place = self._place(key)
         if not place.is_dir():
             return None
-        try:
-            state = json.loads((place / FACTS).read_text(encoding="utf-8"))
-            data = (place / ARRAYS).read_bytes()
-        except (OSError, ValueError) as error:
-            raise StoreError(f"the checkpoint {place} cannot be read ({error}); {_ADVICE}") from error
-        if not isinstance(state, dict) or (state.get("format"), state.get("version")) != (FORMAT, VERSION):
-            raise StoreError(f"{place} is no checkpoint that this sidkit reads; {_ADVICE}")
-        if state.pop("sha256", None) != _digest(state):
-            raise StoreError(f"the checkpoint {place} is damaged: {FACTS} fails its SHA-256; {_ADVICE}")
+        state, arrays = read_state(place, FORMAT, "checkpoint", _ADVICE)
         if state.get("identity") != self.identity:
             raise StoreError(
                 f"the checkpoint {place} is of another fit (its spec, seed or data differ); name another folder, "
                 "or remove it to start afresh"
             )
-        if hashlib.sha256(data).hexdigest() != state.get("arrays_sha256"):
-            raise StoreError(f"the checkpoint {place} is damaged: its arrays fail their SHA-256; {_ADVICE}")
-        try:
-            return read_arrays(data), dict(state["facts"])
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"the checkpoint {place} is damaged: {error}; {_ADVICE}") from error
+        return arrays, dict(state["facts"])
 
     def clear(self) -> None:
         """Remove every saved state, and the folder if nothing else is in it."""
@@ -115,6 +91,43 @@ class Checkpoint:
 
 
 _ADVICE = "remove it to start afresh"
+
+
+def write_state(
+    place: Path,
+    kind: str,
+    state: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    names: tuple[str, str] = (FACTS, ARRAYS),
+) -> None:
+    """Plain facts and arrays as a folder of two files with checksums, replaced whole or not at all."""
+    data = write_arrays({name: np.array(array, order="C") for name, array in arrays.items()})
+    kept = {"format": kind, "version": VERSION, **state, "arrays_sha256": hashlib.sha256(data).hexdigest()}
+    kept["sha256"] = _digest(kept)
+    with replace_folder(place) as folder:
+        (folder / names[1]).write_bytes(data)
+        (folder / names[0]).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+
+def read_state(
+    place: Path, kind: str, noun: str, advice: str, names: tuple[str, str] = (FACTS, ARRAYS)
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What `write_state` wrote, checked; damage is an error that calls it by its noun and ends with the advice."""
+    try:
+        state = json.loads((place / names[0]).read_text(encoding="utf-8"))
+        data = (place / names[1]).read_bytes()
+    except (OSError, ValueError) as error:
+        raise StoreError(f"the {noun} {place} cannot be read ({error}); {advice}") from error
+    if not isinstance(state, dict) or (state.get("format"), state.get("version")) != (kind, VERSION):
+        raise StoreError(f"{place} is no {noun} that this sidkit reads; {advice}")
+    if state.pop("sha256", None) != _digest(state):
+        raise StoreError(f"the {noun} {place} is damaged: {names[0]} fails its SHA-256; {advice}")
+    if hashlib.sha256(data).hexdigest() != state.get("arrays_sha256"):
+        raise StoreError(f"the {noun} {place} is damaged: its arrays fail their SHA-256; {advice}")
+    try:
+        return state, read_arrays(data)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the {noun} {place} is damaged: {error}; {advice}") from error
 
 
 def _digest(state: Mapping[str, Any]) -> str:
