@@ -22,7 +22,10 @@ def shop(tmp_path):
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(size=n * d).astype(np.float32)), d)
     ids = [f"P{i:06}" for i in range(n)]
     titles = pa.array([f"thing {i}" for i in range(n)])
-    pq.write_table(pa.table({"item_id": ids, "title": titles, "embedding": vectors}), tmp_path / "items.parquet")
+    columns = {"item_id": ids, "title": titles, "category": [f"sort {i % 5}" for i in range(n)], "embedding": vectors}
+    pq.write_table(pa.table(columns), tmp_path / "items.parquet")
+    visits = [[ids[i] for i in rng.integers(0, n, 5)] for _ in range(200)]
+    pq.write_table(pa.table({"user": list(range(200)), "items": visits}), tmp_path / "sequences.parquet")
     return tmp_path
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, SpecError
 from ..geometry import squared_length, unit
 from ..sids import prefix_numbers
+from .metrics import require_codes
 
 __all__ = ["coherence"]
 
@@ -37,11 +38,7 @@ def coherence(
     with everything. SC is exact without forming pairs: the cosines of a group add up to
     (|sum u|^2 - sum |u|^2) / 2, u = v / |v|. Rows are read a chunk at a time, so vectors may be memory-mapped.
     """
-    array = np.asarray(codes)
-    if array.ndim != 2 or array.shape[1] != len(sizes) or 0 in array.shape:
-        raise InputError(f"codes of shape {array.shape} do not fit {len(sizes)} sizes")
-    if (array < 0).any() or (array >= np.asarray(sizes)).any():
-        raise InputError(f"some codes lie outside their codebook (sizes {tuple(sizes)})")
+    array = require_codes(codes, sizes)
     if vectors.ndim != 2 or len(vectors) != len(array):
         raise InputError(f"vectors of shape {vectors.shape} do not fit codes of shape {array.shape}")
     if groups < 2:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..sids import prefix_numbers
 
-__all__ = ["gini", "perplexity", "quality"]
+__all__ = ["entropy_bits", "gini", "perplexity", "quality", "require_codes"]
 
 
 def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, Any]:
@@ -33,21 +33,15 @@ def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, 
     sc_per_group           per level, mean cosine within prefixes of several items     (R3-VAE's SC; see `coherence`)
     pd_per_group_pair      per level, how near the prefixes' mean vectors are          (R3-VAE's PD)
     """
-    array = np.asarray(codes)
-    if array.ndim != 2 or array.shape[1] != len(sizes):
-        raise InputError(f"codes of shape {array.shape} do not fit {len(sizes)} sizes")
-    n, levels = array.shape
-    if n == 0 or levels == 0:
-        raise InputError("there are no codes to measure")
-    if (array < 0).any() or (array >= np.asarray(sizes)).any():
-        raise InputError(f"some codes lie outside their codebook (sizes {tuple(sizes)})")
+    array = require_codes(codes, sizes)
+    n = len(array)
     numbers = prefix_numbers(array, sizes)
     shares = [np.unique(number, return_counts=True)[1] for number in numbers]
     tokens = [np.bincount(array[:, level], minlength=size) for level, size in enumerate(sizes)]
     full = shares[-1]
     alone = int((full == 1).sum())
     room = np.cumprod([float(size) for size in sizes])
-    bits = [_entropy_bits(count) for count in tokens]
+    bits = [entropy_bits(count) for count in tokens]
     figures = {
         "items": n,
         "distinct_sids": len(full),
@@ -71,6 +65,18 @@ def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, 
     return figures
 
 
+def require_codes(codes: Any, sizes: Sequence[int]) -> NDArray[Any]:
+    """The codes as an array (n, levels), if they fit the sizes and there are any."""
+    array = np.asarray(codes)
+    if array.ndim != 2 or array.shape[1] != len(sizes):
+        raise InputError(f"codes of shape {array.shape} do not fit {len(sizes)} sizes")
+    if 0 in array.shape:
+        raise InputError("there are no codes to measure")
+    if (array < 0).any() or (array >= np.asarray(sizes)).any():
+        raise InputError(f"some codes lie outside their codebook (sizes {tuple(sizes)})")
+    return array
+
+
 def gini(counts: NDArray[Any]) -> float:
     """2 sum_q q f_(q) / (M sum f) - (M + 1) / M over the M sorted frequencies f (paper, Eq. 21).
 
@@ -83,9 +89,10 @@ def gini(counts: NDArray[Any]) -> float:
 
 def perplexity(counts: NDArray[Any]) -> float:
     """2 to the entropy of the frequencies: the number of codes in effective use."""
-    return float(2.0 ** _entropy_bits(counts))
+    return float(2.0 ** entropy_bits(counts))
 
 
-def _entropy_bits(counts: NDArray[Any]) -> float:
+def entropy_bits(counts: NDArray[Any]) -> float:
+    """The entropy of frequencies, in bits."""
     share = counts[counts > 0] / counts.sum()
     return float(-(share @ np.log2(share))) + 0.0

@@ -1,0 +1,144 @@
+"""judge: what semantic IDs are worth, before anything is trained on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import SpecError
+from .app import app
+from .options import Column, IdColumn, Json, texts_for
+
+
+@app.command()
+def judge(
+    sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
+    sequences: Annotated[
+        Path | None, typer.Option("--sequences", help="Parquet: a list of items per user, or a row per event")
+    ] = None,
+    embeddings: Annotated[str | None, typer.Option("--embeddings", help="The items' vectors, as for fit")] = None,
+    items: Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' categories")] = None,
+    category: Annotated[
+        str, typer.Option("--category", help="Its column of categories or category paths")
+    ] = "category",
+    separator: Annotated[str, typer.Option("--separator", help="What stands between parts of a path")] = " > ",
+    neighbours: Annotated[int, typer.Option("--neighbours", "-k", help="How many nearest items to compare")] = 10,
+    queries: Annotated[int, typer.Option("--queries", help="How many items to find neighbours of")] = 2000,
+    seed: Annotated[int, typer.Option("--seed", help="Which items are drawn")] = 0,
+    sequence_column: Annotated[
+        str | None, typer.Option("--sequence-column", help="Column of items in the sequences [default: found]")
+    ] = None,
+    id_column: IdColumn = None,
+    column: Column = None,
+    as_json: Json = False,
+) -> None:
+    """sidkit judge sids.parquet --sequences sequences.parquet --embeddings items.parquet --items items.parquet
+
+    Judge semantic IDs without training: does the next item share the prefix, do near items have near codes, do prefixes
+    follow categories. Each figure stands beside what chance would give.
+    """
+    from ..embeddings import open_embeddings
+    from ..report.judge import judge as judged
+    from ..sids import SidTable
+    from ..terminal import Terminal
+
+    if sequences is None and embeddings is None and items is None:
+        raise SpecError("there is nothing to judge by; give --sequences, --embeddings, --items, or several of them")
+    table = SidTable.from_parquet(sids)
+    source = open_embeddings(embeddings, id_column, column) if embeddings else None
+    categories = texts_for(items, category, table.ids) if items else None
+    with Terminal() as progress:
+        found = judged(
+            table, sequences, source, categories,
+            sequence_column=sequence_column, separator=separator, neighbours=neighbours, queries=queries, seed=seed,
+            progress=progress,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print_judgement(found)
+
+
+def _print_judgement(found: Mapping[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for name, show in (("behaviour", _behaviour), ("neighbours", _neighbours), ("categories", _categories)):
+        if name in found:
+            title, columns, notes = show(found[name])
+            console.print(f"[bold]{title}[/bold]")
+            console.print(_per_level(columns))
+            console.print(*notes, "", sep="\n", style="dim")
+
+
+def _behaviour(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], list[str]]:
+    columns = {
+        "shares prefix": _percent(found["share"], found["share_error"]),
+        "popular item": _percent(found["chance_popular"]),
+        "any item": _percent(found["chance_uniform"]),
+        "lift": _times(found["lift"], found["lift_error"]),
+    }
+    left_out = f"{found['transitions_repeated']:,} repeats, {found['transitions_unknown']:,} with an item without a SID"
+    notes = [f"{found['transitions']:,} transitions in {found['sequences']:,} sequences; left out: {left_out}"]
+    if "category_share" in found:
+        columns["in category"] = _percent(found["chance_category"])
+        columns["lift over it"] = _times(found["lift_category"], found["lift_category_error"])
+        shares = ", ".join(_percent(found["category_share"]))
+        lifts = ", ".join(_times(found["category_lift"], found["category_lift_error"]))
+        notes.append(f"category paths themselves, level by level: the next item shares {shares}; lift {lifts}")
+    return "Behaviour: does the next item share the prefix?", columns, notes
+
+
+def _neighbours(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], list[str]]:
+    k = found["neighbours"]
+    columns = {
+        f"of {k} nearest": _percent(found["share"], found["share_error"]),
+        "any item": _percent(found["chance"]),
+        "lift": _times(found["lift"]),
+    }
+    error = f" ±{found['overlap_error']:.2%}" if found["overlap_error"] else ""
+    overlap = f"{found['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
+    asked = f"{found['queries']:,} of {found['items']:,} items asked"
+    without = f"; {found['items_without_vector']:,} have no vector" if found["items_without_vector"] else ""
+    return "Neighbours: do the nearest items share the prefix?", columns, [overlap, asked + without]
+
+
+def _categories(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], list[str]]:
+    columns = {
+        "purity": _percent(found["purity"]),
+        "shuffled": _percent(found["purity_chance"]),
+        "NMI": [f"{value:.3f}" for value in found["nmi"]],
+        "NMI shuffled": [f"{value:.3f}" for value in found["nmi_chance"]],
+        "NMI adjusted": [f"{value:.3f}" for value in found["nmi_adjusted"]],
+    }
+    note = f"{found['labels']:,} categories; {found['items_unlabelled']:,} items have none"
+    return "Categories: do prefixes follow them?", columns, [note]
+
+
+def _per_level(columns: Mapping[str, Sequence[str]]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("level", *columns):
+        table.add_column(heading, justify="right")
+    for level, cells in enumerate(zip(*columns.values(), strict=True), 1):
+        table.add_row(str(level), *cells)
+    return table
+
+
+def _percent(values: Sequence[float], errors: Sequence[float | None] | None = None) -> list[str]:
+    pairs = zip(values, errors or [None] * len(values), strict=True)
+    return [f"{100 * value:.3g}%{_plus_minus(error and 100 * error, '.1g')}" for value, error in pairs]
+
+
+def _times(values: Sequence[float | None], errors: Sequence[float | None] | None = None) -> list[str]:
+    pairs = zip(values, errors or [None] * len(values), strict=True)
+    return ["" if value is None else f"{value:,.1f}×{_plus_minus(error, ',.1f')}" for value, error in pairs]
+
+
+def _plus_minus(error: float | None, form: str) -> str:
+    return f" ±{error:{form}}" if error else ""

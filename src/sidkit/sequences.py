@@ -1,0 +1,109 @@
+"""What people did, one sequence of items after the other, joined to a table of semantic IDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from .embeddings.columns import choose_name, no_such
+from .errors import InputError
+from .items import match
+
+__all__ = ["Sequences", "read_sequences"]
+
+LIST_NAMES = ("items", "item_ids", "sequence", "history")
+ITEM_NAMES = ("item_id", "item", "pid")
+USER_NAMES = ("user", "user_id", "session_id", "session")
+TIME_NAMES = ("timestamp", "time", "ts")
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Sequences laid end to end.
+
+    rows: (events,) the row of each item in the table of SIDs, -1 for an item it does not have;
+    starts: (sequences + 1,) where each sequence begins, and the end of the last.
+    """
+
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    unknown_items: int = 0  # different items that the table does not have
+
+    @classmethod
+    def of(cls, lists: Iterable[Sequence[int]]) -> Sequences:
+        """Lists of row numbers."""
+        parts = [np.asarray(part, np.int64) for part in lists]
+        rows = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return cls(rows, np.cumsum([0, *(len(part) for part in parts)]))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def transitions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """(from, to, sequence) of every item and the one after it in its sequence."""
+        which = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        inside = which[1:] == which[:-1]
+        return self.rows[:-1][inside], self.rows[1:][inside], which[1:][inside]
+
+
+def read_sequences(path: Path, ids: Any, column: str | None = None) -> Sequences:
+    """Sequences from Parquet, for the items with these ids (in the order of their table).
+
+    Either a row per sequence with a list of item ids in time order (`items`, `item_ids`, `sequence`, `history`), or a
+    row per event: an item (`item_id`, `item`, `pid`), a user or session, and a time (else the order of the file).
+    column names the items where their column has another name.
+    """
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    kinds = dict(zip(schema.names, schema.types, strict=True))
+    name = choose_name(column, (*LIST_NAMES, *ITEM_NAMES), {key: _is_list(kind) for key, kind in kinds.items()})
+    if name is None:
+        raise no_such("column", column or "items", str(path), {key: True for key in kinds}, "--sequence-column")
+    items, starts = _of_lists(path, name) if _is_list(kinds[name]) else _of_events(path, name, list(kinds))
+    rows = match(items, ids)
+    unknown = pc.count_distinct(items.filter(pa.array(rows < 0))).as_py()
+    if len(rows) and (rows < 0).all():
+        raise InputError(
+            f"none of the {len(rows):,} items in {path} has a semantic ID (the first is {items[0].as_py()!r}, "
+            f"the SIDs' first item {ids[0].as_py()!r}); are these the same ids?"
+        )
+    return Sequences(rows, starts, unknown)
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _of_lists(path: Path, column: str) -> tuple[Any, NDArray[np.int64]]:
+    lists = pq.read_table(path, columns=[column]).column(column)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    return pc.list_flatten(lists), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _of_events(path: Path, column: str, names: list[str]) -> tuple[Any, NDArray[np.int64]]:
+    """Events grouped by user, users in the order they first come, each in the order of time."""
+    user = next((name for name in USER_NAMES if name in names), None)
+    time = next((name for name in TIME_NAMES if name in names), None)
+    if user is None:
+        raise InputError(
+            f"{path} has one item a row and no user column ({', '.join(USER_NAMES)}); "
+            "give sequences as lists, or a user to each row"
+        )
+    table = pq.read_table(path, columns=[column, user, *([time] if time else [])])
+    if table.column(user).null_count:
+        raise InputError(f"{path}: {table.column(user).null_count:,} rows have no {user!r}; every event needs one")
+    number = pc.dictionary_encode(table.column(user)).combine_chunks().indices.to_numpy(zero_copy_only=False)
+    when = table.column(time).to_numpy() if time else np.arange(len(number))
+    order = np.lexsort((when, number))
+    ends = np.cumsum(np.bincount(number)) if len(number) else np.zeros(0, np.int64)
+    return table.column(column).take(pa.array(order)), np.concatenate([[0], ends]).astype(np.int64)
