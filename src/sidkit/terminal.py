@@ -14,7 +14,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from .report.compare import Comparison
 
-__all__ = ["Terminal", "print_comparison", "print_items", "print_quality"]
+__all__ = ["Terminal", "print_comparison", "print_items", "print_quality", "print_report"]
 
 
 class _Rate(ProgressColumn):
@@ -88,6 +88,22 @@ def print_quality(figures: Mapping[str, Any], sizes: Sequence[int]) -> None:
     console.print(overall)
     console.print()
     console.print(levels)
+
+
+def print_report(facts: Mapping[str, Any], written: Sequence[Any] = ()) -> None:
+    """The verdict, then the quality; where a page was written, the verdict and where it is."""
+    console = Console(highlight=False)
+    told = facts["verdict"]
+    colours = {"good": "green", "watch": "yellow", "poor": "red"}
+    console.print(Text(told["headline"], style=f"bold {colours[told['grade']]}"))
+    for found in told["findings"]:
+        console.print(Text.assemble((f"{found['grade']:>6}  ", colours[found["grade"]]), found["text"]), soft_wrap=True)
+    console.print()
+    if written:
+        for path in written:
+            console.print(Text(f"wrote {path}"), soft_wrap=True)
+    else:
+        print_quality(facts, facts["sizes"])
 
 
 def print_comparison(found: Comparison) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,22 +31,76 @@ from .options import (
 @app.command()
 def report(
     sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
+    tokenizer: Annotated[Path | None, typer.Argument(help="Its tokenizer, for the map of centroids")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report as an HTML page")] = None,
+    items: Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' texts")] = None,
+    text: Annotated[str, typer.Option("--text", help="Its column of texts")] = "title",
+    category: Annotated[str | None, typer.Option("--category", help="Its column of categories")] = None,
+    embeddings: Annotated[
+        str | None, typer.Option("--embeddings", help="The items' vectors [default: those of --items, if any]")
+    ] = None,
+    sequences: Annotated[
+        Path | None, typer.Option("--sequences", help="Parquet: a list of items per user, or a row per event")
+    ] = None,
+    figures: Annotated[Path | None, typer.Option("--figures", help="Folder to write every figure to")] = None,
+    formats: Annotated[str, typer.Option("--formats", help="How to write them, by commas")] = "svg,png,pdf",
+    map_by: Annotated[str, typer.Option("--map", help="tsne, pca, or auto: t-SNE with scikit-learn")] = "auto",
     as_json: Json = False,
 ) -> None:
-    """sidkit report sids.parquet
+    """sidkit report sids.parquet tok/ --items items.parquet --text title -o report.html
 
-    How good are these semantic IDs: collisions, utilisation and balance of every level.
+    How good are these semantic IDs: a verdict in words, and the figures behind it. Without -o it is printed here.
     """
-    from ..report.metrics import quality
+    from ..report.plots import check_formats, write_figures
     from ..sids import SidTable
-    from ..terminal import print_quality
+    from ..store import load
+    from ..terminal import Terminal, print_report
 
+    forms = formats.split(",")
+    if figures is not None:
+        check_formats(forms)
+    for path in filter(None, (output, figures)):
+        require_writable(path)
     table = SidTable.from_parquet(sids)
-    figures = quality(table.codes, table.sizes)
+    fitted = load(tokenizer) if tokenizer else None
+    if fitted is not None and fitted.sizes != table.sizes:
+        raise InputError(f"{tokenizer} makes SIDs of sizes {fitted.sizes}, but those of {sids} are {table.sizes}")
+    if category is not None and items is None:
+        raise SpecError("--category names a column of --items; give that file as well")
+    from ..report.evidence import gather
+
+    with Terminal() as progress:
+        names = texts_for(items, text, table.ids) if items else None
+        kinds = texts_for(items, category, table.ids) if items and category else None
+        source = _vectors(embeddings, items)
+        found = gather(table, fitted, source, names, sequences, kinds, map_by, progress)
+    if figures is not None:
+        write_figures(found.figures, figures, forms)
+    if output is not None:
+        from ..files import replace_file
+        from ..report.page import report_page
+
+        with replace_file(output) as temporary:
+            temporary.write_text(report_page(found, sids.stem), encoding="utf-8")
     if as_json:
-        print(json.dumps({"sizes": table.sizes, **figures}))
+        print(json.dumps(found.facts))
     else:
-        print_quality(figures, table.sizes)
+        print_report(found.facts, [path for path in (output, figures) if path])
+
+
+def _vectors(embeddings: str | None, items: Path | None) -> Any:
+    """The vectors asked for, or those that the file of items brings along."""
+    from ..embeddings import open_embeddings
+
+    if embeddings is not None:
+        return open_embeddings(embeddings)
+    if items is None:
+        return None
+    from pyarrow.parquet import read_schema
+
+    from ..embeddings.columns import EMBEDDING_NAMES
+
+    return open_embeddings(items) if set(read_schema(items).names) & set(EMBEDDING_NAMES) else None
 
 
 @app.command()

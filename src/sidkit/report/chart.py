@@ -1,0 +1,51 @@
+"""What a figure shows, apart from how it is drawn: panels of lines, dots and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["GUIDE", "Figure", "Panel", "Series"]
+
+GUIDE = -1  # the tone of dashed lines to measure the others by
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run of data. Tones are numbers: the level, or the tokenizer; the page and the files give them colours."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    tone: int = 0
+    kind: Literal["line", "dots", "bars"] = "line"
+    spread: Sequence[float] = ()  # half-lengths of whiskers on bars
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes. With `names`, x counts the named groups 0, 1, 2 …; ranges left out are taken from the data."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    log: bool = False
+    percent: bool = False  # y is a share
+    axes: bool = True  # a map has no numbers on its axes
+    names: Sequence[str] = ()
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    legend: bool = True
+    values: bool = True  # bars carry their values
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels under one title, with the sentence that says what to look for. `name` is its file name."""
+
+    name: str
+    title: str
+    look_for: str
+    panels: Sequence[Panel]

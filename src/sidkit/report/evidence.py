@@ -1,0 +1,85 @@
+"""Everything a report says, gathered once: plain facts for machines, figures for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..embeddings import Embeddings
+from ..level import FittedLevel
+from ..progress import Progress, Silent
+from ..sids import SidTable
+from ..tokenizer import FittedTokenizer
+from .carryover import carryover
+from .centroids import joint_map
+from .chart import Figure
+from .figures import Places, report_figures
+from .groups import collision_groups, prefix_tree
+from .judge import judge
+from .metrics import quality
+from .verdict import verdict
+
+__all__ = ["Evidence", "assess", "gather"]
+
+CARRYOVER_ROWS = 50_000
+QUERIES = 500  # items whose neighbours are looked up
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """facts: `quality` and "verdict", and what else could be measured, ready for JSON; figures: in page order."""
+
+    facts: dict[str, Any]
+    figures: list[Figure]
+
+
+def assess(table: SidTable) -> dict[str, Any]:
+    """The figures of `quality` with the sizes and the verdict in words."""
+    figures = quality(table.codes, table.sizes)
+    heaviest = int(np.bincount(table.codes[:, 0]).max())
+    return {"sizes": list(table.sizes), **figures, "verdict": verdict(figures, table.sizes, heaviest)}
+
+
+def gather(
+    table: SidTable,
+    fitted: FittedTokenizer | None = None,
+    embeddings: Embeddings | None = None,
+    texts: Sequence[str] | None = None,
+    sequences: Path | None = None,
+    categories: Sequence[str] | None = None,
+    map_by: str = "auto",
+    progress: Progress | None = None,
+) -> Evidence:
+    """All that can be said of these SIDs with what is given.
+
+    With the tokenizer: the map of its centroids; with embeddings: neighbour agreement and, both given, carryover;
+    with texts: collision groups and branches in words; with sequences and categories: see `judge`.
+    """
+    report = progress or Silent()
+    facts = assess(table)
+    if fitted is not None:
+        facts["tokenizer"] = {"recipe": fitted.spec.name or "custom", "seed": fitted.seed, "dimensions": fitted.d}
+    if fitted is not None and embeddings is not None and any(isinstance(s, FittedLevel) for s in fitted.stages):
+        facts["carryover"] = _carryover(fitted, embeddings, report)
+    facts |= judge(table, sequences, embeddings, categories, queries=QUERIES, progress=report)
+    report.start("words", 0)
+    facts["collision_groups"] = collision_groups(table, texts)
+    facts["tree"] = prefix_tree(table, texts)
+    places: Places = ()
+    method = ""
+    if fitted is not None and fitted.codebooks:
+        report.start("map", 0)
+        places, method = joint_map(fitted.codebooks, map_by)
+    return Evidence(facts, report_figures(table.codes, table.sizes, facts, places, method))
+
+
+def _carryover(fitted: FittedTokenizer, embeddings: Embeddings, report: Progress) -> dict[str, Any]:
+    n = embeddings.shape[0]
+    report.start("carryover", min(n, CARRYOVER_ROWS))
+    rows = np.sort(np.random.default_rng(0).permutation(n)[:CARRYOVER_ROWS])
+    found = carryover(fitted, embeddings.take(rows) if n > CARRYOVER_ROWS else embeddings)
+    return found | {"rows": len(rows)}

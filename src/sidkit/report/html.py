@@ -1,0 +1,100 @@
+"""The pieces of a page: one file, no script, nothing fetched, every text escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from .. import __version__
+from .chart import Figure
+from .svg import panel_svg
+
+__all__ = ["chips", "figure_section", "look_for", "page", "section", "short", "table", "verdict_box"]
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, str, str]], foot: str = "") -> str:
+    """A whole document of (anchor, name in the contents, HTML) sections; the first stands before the contents."""
+    style = files(__package__).joinpath("page.css").read_text("utf-8")
+    links = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name, _ in sections[1:] if name)
+    first, rest = sections[0][2], "\n".join(html for _, _, html in sections[1:])
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="sidkit {__version__}">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<p class="kicker">{escape(kicker)}</p>
+<h1>{escape(title)}</h1>
+<p class="soft">{escape(subtitle)}</p>
+</header>
+<main>
+{first}
+<nav aria-label="Contents">{links}</nav>
+{rest}
+</main>
+<footer>{foot}Made by sidkit {__version__}. This page stands alone: it has no script and fetches nothing.</footer>
+</body>
+</html>
+"""
+
+
+def section(anchor: str, title: str, inside: str, kind: str = "") -> str:
+    return f'<section id="{anchor}" class="{kind}"><h2>{escape(title)}</h2>{inside}</section>'
+
+
+def look_for(text: str) -> str:
+    return f'<p class="look"><b>Look for:</b> {escape(text)}</p>'
+
+
+def figure_section(figure: Figure) -> tuple[str, str, str]:
+    """A figure with its sentence and its panels, which wrap on narrow screens."""
+    panels = "".join(panel_svg(panel) for panel in figure.panels)
+    inside = f'{look_for(figure.look_for)}<div class="panels">{panels}</div>'
+    kind = "chart one" if len(figure.panels) == 1 else "chart"
+    return figure.name, figure.title, section(figure.name, figure.title, inside, kind)
+
+
+def verdict_box(verdict: Mapping[str, Any]) -> str:
+    """The first screen: the headline, the three numbers behind it, the findings."""
+    numbers = "".join(
+        f"<div><dt>{escape(one['label'])}</dt><dd>{escape(one['value'])}</dd></div>" for one in verdict["numbers"]
+    )
+    findings = "".join(
+        f'<li class="{one["grade"]}"><b>{one["grade"]}</b><span>{escape(one["text"])}</span></li>'
+        for one in verdict["findings"]
+    )
+    return (
+        f'<div class="verdict {verdict["grade"]}"><h2>{escape(verdict["headline"])}</h2>'
+        f'<dl class="numbers">{numbers}</dl><ul class="findings">{findings}</ul></div>'
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """Cells are HTML already; headings are escaped here."""
+    top = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
+    return f'<div class="wide"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(cell: str) -> str:
+    return cell if cell.startswith("<td") else f"<td>{cell}</td>"
+
+
+def short(text: str, most: int = 120) -> str:
+    """A text cut to what a line or two can hold, escaped."""
+    return escape(text if len(text) <= most else text[: most - 1].rstrip() + "…")
+
+
+def chips(words: Iterable[str]) -> str:
+    return "".join(f'<span class="chip">{escape(word)}</span>' for word in words)

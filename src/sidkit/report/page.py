@@ -1,0 +1,132 @@
+"""The report page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+from .evidence import Evidence
+from .html import chips, figure_section, look_for, page, section, short, table, verdict_box
+from .verdict import LIMITS
+from .words import LOOK_FOR
+
+__all__ = ["FORMULAS", "report_page"]
+
+# name, formula, key in `quality`, who means this by "collision" or "ICR"
+FORMULAS = (
+    (
+        "independent-code ratio, per SID",
+        "#{SIDs with exactly one item} / #{distinct SIDs}",
+        "icr_per_sid",
+        "PRQ-KMeans",
+    ),
+    ("independent-code ratio, per item", "#{items alone on their SID} / #{items}", "icr_per_item", "OneSearch"),
+    ("collision rate, per item", "#{items that share their SID} / #{items}", "collision_per_item", "CollisionGenRec"),
+    ("collision rate, surplus", "(#{items} − #{distinct SIDs}) / #{items}", "surplus_per_item", "LC-Rec, MiniOneRec"),
+)
+
+
+def report_page(evidence: Evidence, name: str) -> str:
+    """One self-contained HTML document. `name` is what the SIDs are called."""
+    facts = evidence.facts
+    drawn = {figure.name: figure_section(figure) for figure in evidence.figures}
+    sections = [
+        ("verdict", "", verdict_box(facts["verdict"])),
+        *(drawn[key] for key in drawn if key not in ("behaviour", "neighbours", "categories")),
+        (
+            "formulas",
+            "Collision formulas",
+            section("formulas", "Collisions, by every formula in use", _formulas(facts)),
+        ),
+        ("levels", "Level by level", section("levels", "Level by level", _levels(facts))),
+        *_judged(facts, drawn),
+    ]
+    if facts["collision_groups"]:
+        inside = _groups(facts["collision_groups"])
+        sections.append(("groups", "Collision groups", section("groups", "Items that share a SID", inside)))
+    sections.append(("tree", "Prefix tree", section("tree", "A sample of the prefix tree", _tree(facts["tree"]))))
+    sections.append(("limits", "Thresholds", section("limits", "What the verdict goes by", _limits())))
+    subtitle = f"{facts['items']:,} items · {'-'.join(map(str, facts['sizes']))}"
+    if "tokenizer" in facts:
+        subtitle += " · {recipe}, seed {seed}, {dimensions} dimensions".format(**facts["tokenizer"])
+    return page(name, "Semantic ID report", subtitle, sections)
+
+
+def _formulas(facts: Mapping[str, Any]) -> str:
+    rows = [
+        [escape(name), f"<code>{escape(formula)}</code>", f"<b>{facts[key]:.2%}</b>", escape(who)]
+        for name, formula, key, who in FORMULAS
+    ]
+    counts = (
+        f"Here: {facts['items']:,} items, {facts['distinct_sids']:,} distinct SIDs, "
+        f"{round(facts['icr_per_item'] * facts['items']):,} items alone on theirs."
+    )
+    return (
+        look_for(LOOK_FOR["formulas"])
+        + f"<p>{counts}</p>"
+        + table(("name", "formula", "value", "as used by"), rows, "words")
+    )
+
+
+def _levels(facts: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            str(level + 1),
+            f"{size:,}",
+            f"{facts['codes_used'][level]:.1%}",
+            f"{facts['perplexity'][level]:,.1f}",
+            f"{facts['entropy_bits'][level]:.2f}",
+            f"{facts['utilisation'][level]:.3%}",
+            f"{facts['prefix_gini'][level]:.3f}",
+        ]
+        for level, size in enumerate(facts["sizes"])
+    ]
+    head = ("level", "size", "codes in use", "perplexity", "bits", "prefix utilisation", "prefix Gini")
+    return look_for(LOOK_FOR["levels"]) + table(head, rows)
+
+
+def _judged(facts: Mapping[str, Any], drawn: Mapping[str, tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    return [drawn[key] for key in ("behaviour", "neighbours", "categories") if key in drawn]
+
+
+def _groups(groups: Iterable[Mapping[str, Any]]) -> str:
+    return look_for(LOOK_FOR["groups"]) + '<div class="groups">' + "".join(map(_group, groups)) + "</div>"
+
+
+def _group(group: Mapping[str, Any]) -> str:
+    shown = group.get("texts") or [str(item) for item in group["ids"]]
+    lines = "".join(f"<li>{short(text) or '<i>no text</i>'}</li>" for text in shown)
+    more = group["items"] - len(shown)
+    lines += f'<li class="count">and {more:,} more</li>' if more > 0 else ""
+    same = group.get("different_texts")
+    said = f", {same:,} different text{'s' if same != 1 else ''}" if same is not None and same < group["items"] else ""
+    head = f'<span class="sid">{escape(group["sid"])}</span> <span class="count">{group["items"]:,} items{said}</span>'
+    return f'<div class="group"><p>{head}</p>{chips(group.get("words", ()))}<ul>{lines}</ul></div>'
+
+
+def _tree(tops: Iterable[Mapping[str, Any]]) -> str:
+    return look_for(LOOK_FOR["tree"]) + '<div class="tree"><ul>' + "".join(map(_branch, tops)) + "</ul></div>"
+
+
+def _branch(branch: Mapping[str, Any]) -> str:
+    inside = "".join(map(_branch, branch.get("branches", ())))
+    left = branch.get("branches_in_all", 0) - len(branch.get("branches", ()))
+    inside += f'<li class="count">and {left:,} more branches</li>' if left > 0 else ""
+    texts = "".join(f'<span class="text">{short(text)}</span>' for text in branch.get("texts", ()))
+    head = f'<span class="sid">{escape(branch["prefix"])}</span> <span class="count">{branch["items"]:,}</span>'
+    return f"<li>{head} {chips(branch['words'])}{texts}{f'<ul>{inside}</ul>' if inside else ''}</li>"
+
+
+def _limits() -> str:
+    rows = [
+        [escape(name), escape(words), _limit(watch, name), _limit(poor, name)]
+        for name, (watch, poor, words) in LIMITS.items()
+    ]
+    return look_for(LOOK_FOR["limits"]) + table(("what", "measured as", "watch", "poor"), rows, "words")
+
+
+def _limit(value: float, name: str) -> str:
+    if name in ("codes in use", "effective use"):
+        return f"below {value:.0%}"
+    return f"above {value:.0%}" if value < 1 else f"above {value:g}" + (" times" if "token" in name else "")

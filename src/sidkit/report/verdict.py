@@ -1,0 +1,146 @@
+"""The verdict in words: what the figures mean for somebody who wants to use these IDs.
+
+Each finding is good, watch or poor. The thresholds are sidkit's own, chosen to be argued with: they stand in LIMITS, on
+the page and in docs/reading-the-report.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+__all__ = ["GRADES", "LIMITS", "verdict"]
+
+GRADES = ("good", "watch", "poor")
+
+# What is measured -> (watch beyond, poor beyond, in words). "Beyond" is below for the first two.
+LIMITS: dict[str, tuple[float, float, str]] = {
+    "codes in use": (0.9, 0.5, "codes of a level that at least one item has / codes it could have"),
+    "effective use": (0.5, 0.25, "perplexity of a level / codes it could have"),
+    "sharing": (0.1, 0.3, "items that share their SID / items"),
+    "largest bucket": (10, 50, "most items on one SID"),
+    "heaviest first token": (5, 10, "items under the fullest first token / an even share"),
+}
+
+
+def verdict(figures: Mapping[str, Any], sizes: Sequence[int], heaviest: int) -> dict[str, Any]:
+    """A headline, the three numbers behind it and all findings, from `quality` and the fullest first token's items.
+
+    A level can have no more codes in use than there are items, so levels are judged by min(size, items).
+    """
+    n = int(figures["items"])
+    findings = [
+        _collisions(figures),
+        *_levels(figures, sizes, n),
+        _bucket(figures),
+        _balance(heaviest, min(sizes[0], n), n),
+        *_room(figures, sizes, n),
+    ]
+    findings.sort(key=lambda found: -GRADES.index(found["grade"]))
+    grade = findings[0]["grade"]
+    worst = min(range(len(sizes)), key=lambda level: figures["codes_used"][level] * sizes[level] / min(sizes[level], n))
+    full = all(used == 1 for used in figures["codes_used"])
+    place = "every level" if full and len(set(sizes)) == 1 else f"level {worst + 1}, the least used"
+    return {
+        "grade": grade,
+        "headline": _headline(findings, figures),
+        "numbers": [
+            {"value": f"{figures['icr_per_item']:.1%}", "label": "of items have a SID of their own"},
+            {"value": f"{_used(figures, sizes, worst):,} of {sizes[worst]:,}", "label": f"codes in use at {place}"},
+            {"value": f"{figures['largest_bucket']:,}", "label": "items on the most crowded SID"},
+        ],
+        "findings": findings,
+    }
+
+
+def _used(figures: Mapping[str, Any], sizes: Sequence[int], level: int) -> int:
+    return round(float(figures["codes_used"][level]) * sizes[level])
+
+
+def _grade(name: str, value: float, low_is_bad: bool = False) -> str:
+    watch, poor, _ = LIMITS[name]
+    if low_is_bad:
+        return "poor" if value < poor else "watch" if value < watch else "good"
+    return "poor" if value > poor else "watch" if value > watch else "good"
+
+
+def _finding(grade: str, short: str, text: str) -> dict[str, str]:
+    return {"grade": grade, "short": short, "text": text}
+
+
+def _collisions(figures: Mapping[str, Any]) -> dict[str, str]:
+    share = figures["collision_per_item"]
+    grade = _grade("sharing", share)
+    short = {"good": "few items share a SID", "watch": "some items share a SID", "poor": "many items share a SID"}[
+        grade
+    ]
+    tail = {
+        "good": "A generated SID nearly always names one item.",
+        "watch": "Whoever generates such a SID must still choose among its items; see the collision groups.",
+        "poor": "More codes per level, or one more level, would tell these items apart; see the collision groups.",
+    }[grade]
+    return _finding(grade, short, f"{share:.1%} of items share their SID with another item. {tail}")
+
+
+def _levels(figures: Mapping[str, Any], sizes: Sequence[int], n: int) -> list[dict[str, str]]:
+    found = []
+    for level, size in enumerate(sizes):
+        reach = min(size, n)
+        used = _used(figures, sizes, level)
+        effective = figures["perplexity"][level]
+        by_use = _grade("codes in use", used / reach, low_is_bad=True)
+        by_weight = _grade("effective use", effective / reach, low_is_bad=True)
+        grade = max(by_use, by_weight, key=GRADES.index)
+        if grade == "good":
+            continue
+        what = "has collapsed" if grade == "poor" else "is not used to the full"
+        text = f"Level {level + 1} {what}: {used:,} of {size:,} codes are in use, "
+        text += f"and its items spread as if there were {effective:,.0f}."
+        low = figures["collision_per_item"] <= LIMITS["sharing"][0]
+        text += " The collision rate does not show it: the other levels make up for it." if low else ""
+        found.append(_finding(grade, f"level {level + 1} {what}", text))
+    if not found:
+        least = min(_used(figures, sizes, level) / min(size, n) for level, size in enumerate(sizes))
+        share = "all" if least == 1 else f"at least {least:.0%}"
+        return [_finding("good", "every level is used", f"Every level has {share} of its codes in use.")]
+    return found
+
+
+def _bucket(figures: Mapping[str, Any]) -> dict[str, str]:
+    largest = int(figures["largest_bucket"])
+    grade = _grade("largest bucket", largest)
+    if largest == 1:
+        return _finding("good", "no SID has two items", "No two items share a SID.")
+    short = {"good": "no SID is crowded", "watch": "one SID is crowded", "poor": "one SID is very crowded"}[grade]
+    return _finding(grade, short, f"The most crowded SID has {largest:,} items.")
+
+
+def _balance(heaviest: int, reach: int, n: int) -> dict[str, str]:
+    times = heaviest * reach / n
+    grade = _grade("heaviest first token", times)
+    short = {"good": "the first level is balanced", "watch": "the first level is uneven", "poor": "one token dominates"}
+    text = f"The fullest first token holds {heaviest / n:.1%} of all items, {times:.1f} times an even share."
+    return _finding(grade, short[grade], text)
+
+
+def _room(figures: Mapping[str, Any], sizes: Sequence[int], n: int) -> list[dict[str, str]]:
+    room = prod(int(size) for size in sizes)
+    if room >= n:
+        return []
+    text = f"There are {room:,} possible SIDs for {n:,} items: collisions cannot be avoided with these sizes."
+    return [_finding("poor", "there are fewer SIDs than items", text)]
+
+
+def _headline(findings: Sequence[Mapping[str, str]], figures: Mapping[str, Any]) -> str:
+    """The worst first; that collisions are low is admitted, so that it cannot stand alone."""
+    bad = [found["short"] for found in findings if found["grade"] == findings[0]["grade"]]
+    low = figures["collision_per_item"] <= LIMITS["sharing"][0]
+    if findings[0]["grade"] == "good":
+        return "In good shape: every level is used and few items share a SID."
+    start = "Not ready" if findings[0]["grade"] == "poor" else "Usable, with care"
+    return f"{start}: {_listed(bad)}{', although few items share a SID' if low else ''}."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
