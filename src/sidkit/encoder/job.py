@@ -1,0 +1,150 @@
+"""`sidkit embed`: a file of texts to a file of vectors, part by part, so that a killed run loses one part at most.
+
+OUTPUT.unfinished/
+  encoder/      the encoder, once it is fitted
+  part-0/ ...   the vectors of PART texts each, checksummed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ..checkpoint import Checkpoint
+from ..embeddings.columns import ID_NAMES, choose_name, no_such
+from ..embeddings.files import files_of, readable
+from ..embeddings.ids import is_id_type, require_unique
+from ..errors import InputError
+from ..files import replace_file
+from ..progress import Progress
+from .base import Encoder
+from .choose import choose
+from .store import beside, load
+
+__all__ = ["Choice", "embed_file", "read_texts"]
+
+PART = 1 << 14  # texts
+BETWEEN = pa.scalar("; ", pa.large_string())
+
+
+def read_texts(path: str | Path, columns: Sequence[str], id_column: str | None = None) -> tuple[Any, Any]:
+    """The ids and texts of a Parquet file, folder or glob: two pyarrow arrays. Several columns are joined by '; '."""
+    tables = [_read_file(file, columns, id_column) for file in files_of(path)]
+    try:
+        table = pa.concat_tables(tables).combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise InputError(f"the files of {path} have ids of different types: {error}") from error
+    if not len(table):
+        raise InputError(f"{path} holds no rows")
+    ids, texts = (pa.concat_arrays(table.column(name).chunks) for name in ("item_id", "text"))
+    require_unique(ids, id_column or "item_id", lambda row: f"row {row} of {path}")
+    return ids, texts
+
+
+def _read_file(file: Path, columns: Sequence[str], id_column: str | None) -> Any:
+    with readable(file):
+        types = {field.name: field.type for field in pq.read_schema(file)}
+    key = choose_name(id_column, ID_NAMES, {name: is_id_type(kind) for name, kind in types.items()})
+    if key is None:
+        raise no_such("column", id_column or ID_NAMES[0], file.name, dict.fromkeys(types, True), "--id-column")
+    if not is_id_type(types[key]):
+        raise InputError(f"{key!r} in {file.name} is {types[key]}; ids must be strings or integers")
+    for name in columns:
+        if name not in types:
+            raise no_such("column", name, file.name, dict.fromkeys(types, True), "--text")
+    with readable(file):
+        table = pq.read_table(file, columns=list(dict.fromkeys([key, *columns])))
+    try:
+        texts = [table.column(name).cast(pa.large_string()) for name in columns]
+    except pa.ArrowException as error:
+        raise InputError(f"{file.name}: a column of texts must hold strings or numbers: {error}") from error
+    joined = pc.binary_join_element_wise(*texts, BETWEEN, null_handling="skip") if len(texts) > 1 else texts[0]
+    return pa.table({"item_id": table.column(key), "text": joined})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which encoder: a model as `choose` takes it, or the folder of one that was kept."""
+
+    model: str = "wordllama"
+    d: int | None = None
+    device: str | None = None
+    folder: Path | None = None
+
+    def make(self, texts: Any) -> Encoder:
+        if self.folder is not None:
+            return load(self.folder)
+        return choose(self.model, texts.to_pylist() if self.model == "tfidf" else None, self.d, self.device)
+
+
+def embed_file(
+    ids: Any, texts: Any, output: Path, choice: Choice, unfinished: Path, progress: Progress, query: bool = False
+) -> dict[str, Any]:
+    """Embed every text, write item_id and embedding to a Parquet file, and the encoder beside it.
+
+    Parts that `unfinished` holds of the same texts and choice are not embedded again.
+    """
+    parts = Checkpoint(unfinished, _identity(ids, texts, [choice.model, choice.d, str(choice.folder), query]))
+    encoder = _encoder(parts, texts, choice, progress)
+    starts = range(0, len(texts), PART)
+    progress.start("embed", len(texts))
+    for number, start in enumerate(starts):
+        some = texts[start : start + PART]
+        if parts.load(f"part-{number}") is None:
+            parts.save(f"part-{number}", {"rows": encoder.embed(some.to_pylist(), query)}, {})
+        progress.advance(len(some))
+    empty = _write(output, ids, (_rows(parts, number) for number in range(len(starts))), encoder.d)
+    encoder.save(beside(output))
+    return {"items": len(ids), "d": encoder.d, "encoder": encoder.kind, "without_text": empty}
+
+
+def _encoder(parts: Checkpoint, texts: Any, choice: Choice, progress: Progress) -> Encoder:
+    kept = parts.folder / "encoder"
+    if parts.load("begun") is not None:
+        return load(kept)
+    progress.start("encoder", len(texts))
+    encoder = choice.make(texts)
+    progress.advance(len(texts))
+    encoder.save(kept)
+    parts.save("begun", {}, {})
+    return encoder
+
+
+def _rows(parts: Checkpoint, number: int) -> NDArray[np.float32]:
+    state = parts.load(f"part-{number}")
+    if state is None:
+        raise InputError(f"{parts.folder} lost part {number} while it was in use")
+    return np.asarray(state[0]["rows"], np.float32)
+
+
+def _write(output: Path, ids: Any, parts: Iterator[NDArray[np.float32]], d: int) -> int:
+    """How many rows are zero, for want of text."""
+    empty = start = 0
+    schema = pa.schema({"item_id": ids.type, "embedding": pa.list_(pa.float32(), d)})
+    with (
+        replace_file(output) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="none", use_dictionary=False) as file,
+    ):
+        for rows in parts:
+            empty += int((~rows.any(axis=1)).sum())
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), d)
+            file.write_table(pa.table([ids[start : start + len(rows)], vectors], schema=schema))
+            start += len(rows)
+    return empty
+
+
+def _identity(ids: Any, texts: Any, choice: list[Any]) -> str:
+    digest = hashlib.sha256(json.dumps(choice).encode())
+    for batch in pa.table({"item_id": ids, "text": texts}).to_batches():
+        digest.update(batch.serialize())
+    return digest.hexdigest()

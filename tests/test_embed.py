@@ -1,0 +1,167 @@
+"""`sidkit embed`: texts in a file to vectors in a file, whatever stops it on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sidkit import encoder
+from sidkit.embeddings import open_embeddings
+from sidkit.encoder import job
+from sidkit.encoder.job import Choice, embed_file, read_texts
+from sidkit.errors import InputError, StoreError
+from sidkit.progress import Silent
+
+WORDS = ["red", "blue", "shoe", "hat", "mug", "lamp", "oak", "steel"]
+
+
+def write(path, n=100, **columns):
+    rng = np.random.default_rng(n)
+    titles = [" ".join(four) for four in rng.choice(WORDS, (n, 4))]
+    table = {"item_id": [f"P{i}" for i in range(n)], "title": titles} | columns
+    pq.write_table(pa.table(table), path)
+    return table["item_id"], titles
+
+
+def run(folder, *arguments, **options):
+    command = [sys.executable, "-m", "sidkit", "embed", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, **options)
+
+
+def rows_of(path):
+    source = open_embeddings(path)
+    return source.ids.to_pylist(), source.take(np.arange(source.shape[0]))
+
+
+def test_the_file_holds_every_item_in_order_and_its_encoder_embeds_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "PART", 32)
+    ids, titles = write(tmp_path / "items.parquet")
+    read = read_texts(tmp_path / "items.parquet", ["title"])
+    facts = embed_file(*read, tmp_path / "e.parquet", Choice("tfidf", 6), tmp_path / "unfinished", Silent())
+    found, rows = rows_of(tmp_path / "e.parquet")
+    assert found == ids
+    assert facts == {"items": 100, "d": 6, "encoder": "tfidf", "without_text": 0}
+    np.testing.assert_array_equal(rows, encoder.load(tmp_path / "e.encoder").embed(titles))
+
+
+def test_a_run_killed_at_any_part_goes_on_and_redoes_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "PART", 16)
+    write(tmp_path / "items.parquet")
+    read = read_texts(tmp_path / "items.parquet", ["title"])
+    embed_file(*read, tmp_path / "whole.parquet", Choice("tfidf", 6), tmp_path / "a", Silent())
+    done = []
+
+    class Counting(job.Checkpoint):
+        most = 3
+
+        def save(self, key, arrays, facts):
+            if len(done) == self.most:
+                raise KeyboardInterrupt
+            super().save(key, arrays, facts)
+            done.append(key)
+
+    monkeypatch.setattr(job, "Checkpoint", Counting)
+    with pytest.raises(KeyboardInterrupt):
+        embed_file(*read, tmp_path / "e.parquet", Choice("tfidf", 6), tmp_path / "b", Silent())
+    assert not (tmp_path / "e.parquet").exists()
+    assert done == ["begun", "part-0", "part-1"]
+    done.clear()
+    Counting.most = None
+    embed_file(*read, tmp_path / "e.parquet", Choice("tfidf", 6), tmp_path / "b", Silent())
+    assert done == ["part-2", "part-3", "part-4", "part-5", "part-6"]
+    np.testing.assert_array_equal(rows_of(tmp_path / "e.parquet")[1], rows_of(tmp_path / "whole.parquet")[1])
+
+
+def test_parts_of_other_texts_or_another_model_are_refused(tmp_path):
+    write(tmp_path / "items.parquet")
+    ids, texts = read_texts(tmp_path / "items.parquet", ["title"])
+    embed_file(ids, texts, tmp_path / "e.parquet", Choice("tfidf", 6), tmp_path / "b", Silent())
+    for changed, choice in ((texts[::-1], Choice("tfidf", 6)), (texts, Choice("tfidf", 5))):
+        with pytest.raises(StoreError, match="another"):
+            embed_file(ids, changed, tmp_path / "e.parquet", choice, tmp_path / "b", Silent())
+
+
+def test_kill_minus_nine_and_resume_on_the_command_line(tmp_path):
+    pytest.importorskip("wordllama")
+    write(tmp_path / "items.parquet", 50_000)
+    arguments = ("items.parquet", "-o", "e.parquet")
+    child = subprocess.Popen([sys.executable, "-m", "sidkit", "embed", *arguments], cwd=tmp_path)
+    part = tmp_path / "e.parquet.unfinished" / "part-0"
+    deadline = time.monotonic() + 60
+    while not part.is_dir() and time.monotonic() < deadline and child.poll() is None:
+        time.sleep(0.005)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert part.is_dir()
+    assert not (tmp_path / "e.parquet").exists()
+    state = json.loads((part / "state.json").read_text())
+    marked = job.Checkpoint(part.parent, state["identity"])
+    rows = marked.load("part-0")[0]["rows"]
+    marked.save("part-0", {"rows": np.full_like(rows, 0.5)}, {})
+    done = run(tmp_path, *arguments, "--resume", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["items"] == 50_000
+    assert not part.parent.exists()
+    ids, found = rows_of(tmp_path / "e.parquet")
+    assert len(ids) == 50_000
+    assert (found[: len(rows)] == 0.5).all()  # taken as it lay there
+    assert (found[len(rows) :] != 0.5).all(axis=1).any()
+
+
+def test_queries_are_embedded_by_the_items_encoder_and_can_be_piped(tmp_path):
+    write(tmp_path / "items.parquet")
+    assert run(tmp_path, "items.parquet", "-o", "e.parquet", "--model", "tfidf").returncode == 0
+    done = run(tmp_path, "--query", "red shoe", "--query", "oak lamp", "--encoder", "e.encoder")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["item_id"] for line in lines] == ["red shoe", "oak lamp"]
+    expected = encoder.load(tmp_path / "e.encoder").embed(["red shoe", "oak lamp"])
+    np.testing.assert_allclose([line["embedding"] for line in lines], expected, rtol=1e-6)
+    unknown = run(tmp_path, "--query", "zzz", "--encoder", "e.encoder")
+    assert (unknown.returncode, "knows nothing of 'zzz'" in unknown.stderr) == (1, True)
+
+
+def test_items_without_text_are_counted_and_left_zero(tmp_path):
+    write(tmp_path / "items.parquet", 4, title=["red mug", None, "red mug", " "])
+    done = run(tmp_path, "items.parquet", "-o", "e.parquet", "--model", "tfidf")
+    assert "2 items have no text" in done.stderr
+    assert rows_of(tmp_path / "e.parquet")[1].any(axis=1).tolist() == [True, False, True, False]
+
+
+def test_columns_are_joined_and_folders_are_read_in_order(tmp_path):
+    folder = tmp_path / "items"
+    folder.mkdir()
+    for name, start in (("a", 0), ("b", 2)):
+        table = {"id": [start, start + 1], "title": ["mug", None], "price": [1.5, 2.0]}
+        pq.write_table(pa.table(table), folder / f"{name}.parquet")
+    ids, texts = read_texts(folder, ["title", "price"])
+    assert ids.to_pylist() == [0, 1, 2, 3]
+    assert texts.to_pylist() == ["mug; 1.5", "2", "mug; 1.5", "2"]
+
+
+@pytest.mark.parametrize(
+    "columns, asked, message",
+    [
+        ({"item_id": [1, 1], "title": ["a", "b"]}, ["title"], "must be different in every row"),
+        ({"item_id": [1, 2], "titel": ["a", "b"]}, ["title"], "did you mean --text titel"),
+        ({"item": [0.5, 2.0], "title": ["a", "b"]}, ["title"], "ids must be strings or integers"),
+        ({"name": [1, 2], "title": ["a", "b"]}, ["title"], "no column 'item_id'"),
+        ({"item_id": [1, 2], "title": [["a"], ["b"]]}, ["title"], "must hold strings or numbers"),
+        ({"item_id": [], "title": []}, ["title"], "holds no rows|ids must be"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, columns, asked, message):
+    pq.write_table(pa.table(columns), tmp_path / "items.parquet")
+    with pytest.raises(InputError, match=message):
+        read_texts(tmp_path / "items.parquet", asked)
+
+
+def test_commands_that_make_no_sense_say_what_is_missing(tmp_path):
+    assert "needs --encoder" in run(tmp_path, "--query", "red").stderr
+    assert "name a file of items" in run(tmp_path).stderr
