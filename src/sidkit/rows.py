@@ -2,7 +2,7 @@
 
     rows.sample(n, seed)    n rows, the same n wherever they live
     rows.take(numbers)      the rows with these numbers
-    rows.reduce(f)          the sum over chunks of f(x, codes); f returns arrays that add
+    rows.reduce(f)          the sum over chunks of f(x, codes); f returns arrays that add, halves of the chunks first
     rows.map(stage)         the rows after a fitted stage: its tokens are computed once and kept,
                             what it passes on is rebuilt from them chunk by chunk
     rows.batches(n, seed)   shuffled minibatches
@@ -32,6 +32,7 @@ __all__ = [
     "Rows",
     "Source",
     "Taken",
+    "add_in_tree",
     "choose",
     "leading_steps",
     "smallest_code_dtype",
@@ -117,6 +118,9 @@ class Rows(Protocol):
     def codes(self) -> NDArray[np.int32]:
         """All tokens so far: (n, width)."""
 
+    def prepare(self, work: float) -> None:
+        """Get ready for so many multiply-adds, by compiling kernels if they pay for it."""
+
 
 @dataclass(frozen=True)
 class ArraySource:
@@ -174,12 +178,7 @@ class LocalRows:
         return x
 
     def reduce(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
-        total: list[Any] = []
-        for rows, x in self._chunks():
-            part = f(x, self._codes_of(rows))
-            total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
-            self.progress.advance(len(x))
-        return tuple(total)
+        return add_in_tree(self._parts(f), -(-self.shape[0] // self.chunk))
 
     def map(self, stage: Carrier) -> LocalRows:
         columns = [np.empty(self.shape[0], smallest_code_dtype(size)) for size in stage.sizes]
@@ -198,6 +197,15 @@ class LocalRows:
 
     def codes(self) -> NDArray[np.int32]:
         return self._codes_of(slice(None))
+
+    def prepare(self, work: float) -> None:
+        native.prepare(work)
+
+    def _parts(self, f: Callable[[Array, Array], Sums]) -> Iterator[Sums]:
+        for rows, x in self._chunks():
+            part = f(x, self._codes_of(rows))
+            self.progress.advance(len(x))
+            yield part
 
     def _chunks(self) -> Iterator[tuple[slice, NDArray[Any]]]:
         start = 0
@@ -229,6 +237,15 @@ class LocalRows:
         for j, column in enumerate(self.columns):
             out[:, j] = column[rows]
         return out
+
+
+def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:
+    """The sum of so many parts, each half of them first. A machine that has one half gets the same bits for it."""
+    if count < 2:
+        return next(parts) if count else ()
+    left = add_in_tree(parts, count // 2)
+    right = add_in_tree(parts, count - count // 2)
+    return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
 def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[native.Step]:

@@ -94,6 +94,9 @@ class DeviceRows:
     def codes(self) -> NDArray[np.int32]:
         return np.ascontiguousarray(self._codes.T.cpu().numpy())
 
+    def prepare(self, work: float) -> None:
+        """Triton compiles its kernels as they are called."""
+
     def _take(self, numbers: NDArray[np.int64]) -> Tensor:
         codes = self._codes[:, torch.as_tensor(numbers).to(self.held.device)].contiguous()
         return self._carried(self.held.take(numbers), codes, 0, torch.float32)

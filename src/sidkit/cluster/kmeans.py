@@ -35,6 +35,10 @@ class Centroids:
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         return {"centroids": self.centroids}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process go the centroids alone: books are of the machine they were made on."""
+        return Centroids, (self.centroids, self.metric, self.bonus)
+
     def book(self, x: Array) -> Any:
         """The codebook ready for rows like x, made once per kind of row."""
         place = f"{x.dtype}@{getattr(x, 'device', 'cpu')}"

@@ -14,9 +14,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import native
 from ..geometry import Array
-from ..rows import LocalRows, Rows, Sums
+from ..rows import Rows, Sums
 from ..stage import Run
 
 __all__ = ["Cluster", "Clusterer", "Clusters", "refine"]
@@ -78,8 +77,7 @@ class Clusterer(Protocol[C]):
 def refine(cluster: Clusterer[C], rows: Rows, run: Run) -> C:
     """Fit a clusterer to rows: exactly `iterations` passes, fewer only if another would change nothing."""
     n, level = rows.shape[0], rows.width
-    if isinstance(rows, LocalRows):
-        native.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
+    rows.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
     before_us = _resumed(cluster, run, level)
     first, clusters = before_us or (0, cluster.start(rows, run))
     run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
