@@ -15,8 +15,9 @@ import pytest
 from sidkit import encoder
 from sidkit.embeddings import open_embeddings
 from sidkit.encoder import job
-from sidkit.encoder.job import Choice, embed_file, read_texts
+from sidkit.encoder.job import Choice, embed_file
 from sidkit.errors import InputError, StoreError
+from sidkit.items import read_texts
 from sidkit.progress import Silent
 
 WORDS = ["red", "blue", "shoe", "hat", "mug", "lamp", "oak", "steel"]
@@ -149,7 +150,7 @@ def test_columns_are_joined_and_folders_are_read_in_order(tmp_path):
     "columns, asked, message",
     [
         ({"item_id": [1, 1], "title": ["a", "b"]}, ["title"], "must be different in every row"),
-        ({"item_id": [1, 2], "titel": ["a", "b"]}, ["title"], "did you mean --text titel"),
+        ({"item_id": [1, 2], "titel": ["a", "b"]}, ["title"], "did you mean 'titel'"),
         ({"item": [0.5, 2.0], "title": ["a", "b"]}, ["title"], "ids must be strings or integers"),
         ({"name": [1, 2], "title": ["a", "b"]}, ["title"], "no column 'item_id'"),
         ({"item_id": [1, 2], "title": [["a"], ["b"]]}, ["title"], "must hold strings or numbers"),

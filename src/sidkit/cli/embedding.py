@@ -54,7 +54,8 @@ def embed(
     if items is None or output is None:
         raise SpecError("name a file of items and, with -o, a file to write; or --query and --encoder")
     from ..encoder import beside
-    from ..encoder.job import Choice, embed_file, read_texts
+    from ..encoder.job import Choice, embed_file
+    from ..items import read_texts
     from ..terminal import Terminal
 
     require_writable(output)

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..checkpoint import Checkpoint
-from ..embeddings.columns import ID_NAMES, choose_name, no_such
-from ..embeddings.files import files_of, readable
-from ..embeddings.ids import is_id_type, require_unique
 from ..errors import InputError
 from ..files import replace_file
 from ..progress import Progress
@@ -31,45 +27,9 @@ from .base import Encoder
 from .choose import choose
 from .store import beside, load
 
-__all__ = ["Choice", "embed_file", "read_texts"]
+__all__ = ["Choice", "embed_file"]
 
 PART = 1 << 14  # texts
-BETWEEN = pa.scalar("; ", pa.large_string())
-
-
-def read_texts(path: str | Path, columns: Sequence[str], id_column: str | None = None) -> tuple[Any, Any]:
-    """The ids and texts of a Parquet file, folder or glob: two pyarrow arrays. Several columns are joined by '; '."""
-    tables = [_read_file(file, columns, id_column) for file in files_of(path)]
-    try:
-        table = pa.concat_tables(tables).combine_chunks()
-    except pa.ArrowInvalid as error:
-        raise InputError(f"the files of {path} have ids of different types: {error}") from error
-    if not len(table):
-        raise InputError(f"{path} holds no rows")
-    ids, texts = (pa.concat_arrays(table.column(name).chunks) for name in ("item_id", "text"))
-    require_unique(ids, id_column or "item_id", lambda row: f"row {row} of {path}")
-    return ids, texts
-
-
-def _read_file(file: Path, columns: Sequence[str], id_column: str | None) -> Any:
-    with readable(file):
-        types = {field.name: field.type for field in pq.read_schema(file)}
-    key = choose_name(id_column, ID_NAMES, {name: is_id_type(kind) for name, kind in types.items()})
-    if key is None:
-        raise no_such("column", id_column or ID_NAMES[0], file.name, dict.fromkeys(types, True), "--id-column")
-    if not is_id_type(types[key]):
-        raise InputError(f"{key!r} in {file.name} is {types[key]}; ids must be strings or integers")
-    for name in columns:
-        if name not in types:
-            raise no_such("column", name, file.name, dict.fromkeys(types, True), "--text")
-    with readable(file):
-        table = pq.read_table(file, columns=list(dict.fromkeys([key, *columns])))
-    try:
-        texts = [table.column(name).cast(pa.large_string()) for name in columns]
-    except pa.ArrowException as error:
-        raise InputError(f"{file.name}: a column of texts must hold strings or numbers: {error}") from error
-    joined = pc.binary_join_element_wise(*texts, BETWEEN, null_handling="skip") if len(texts) > 1 else texts[0]
-    return pa.table({"item_id": table.column(key), "text": joined})
 
 
 @dataclass(frozen=True)
