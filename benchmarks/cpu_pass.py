@@ -5,9 +5,9 @@
                                                        where others use the machine: short times, taken when they rest
 
 Everything in a repeat runs one after the other, so ratios compare like with like; the yardstick is the best of numpy
-and torch on the same product, in the same repeat. The summary compares the least times of all repeats; where others
-use the machine too, trust the CPU time of one thread. Peers run in child processes, because OPENBLAS_CORETYPE must be
-set before faiss is loaded. Results, with machine and versions, go to benchmarks/results/cpu_pass.json.
+and torch on the same product, in the same repeat. The summary compares the least times of all repeats. Peers run in
+child processes, because OPENBLAS_CORETYPE must be set before faiss is loaded. Results, with machine and versions, go
+to benchmarks/results/cpu_pass.json.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ import torch
 
 from sidkit.cluster.kmeans import Centroids, KMeans
 from sidkit.engine import cpu, native
-from sidkit.engine.native import Chain, Step
 from sidkit.engine.native.build import kernels, processor
 
 RESULTS = Path(__file__).with_name("results") / "cpu_pass.json"
-SIZES = (1024, 512, 128)
 CHUNK = 1 << 16
+LIBRARIES = ("numpy", "scipy", "torch", "faiss-cpu", "scikit-learn", "semantic-id")
 
 
 def planted(n, d, size, seed=0):
@@ -77,11 +76,11 @@ def others_rest(patience, window=0.5):
 PATIENCE = 0.0
 
 
-def seconds(f, clock=time.perf_counter):
+def seconds(f):
     others_rest(PATIENCE)
-    start = clock()
+    start = time.perf_counter()
     f()
-    return clock() - start
+    return time.perf_counter() - start
 
 
 def limited(threads, f):
@@ -92,7 +91,7 @@ def limited(threads, f):
         return f()
 
 
-def sgemm(x, c, clock=time.perf_counter):
+def sgemm(x, c):
     """The yardstick: seconds of the bare product of all rows and centroids, by the best BLAS and block here."""
     c = c.astype(np.float32)
     out = np.empty((8192, len(c)), np.float32)
@@ -107,13 +106,13 @@ def sgemm(x, c, clock=time.perf_counter):
         "torch 8192": lambda: by(lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), 8192),
         "torch 2048": lambda: by(lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), 2048),
     }
-    return {f"sgemm {name}": seconds(f, clock) for name, f in ways.items()}
+    return {f"sgemm {name}": seconds(f) for name, f in ways.items()}
 
 
-def native_pass(x, c, k, screen=1, chain=None, codes=None):
-    """One whole pass: codebook packed, rows carried, scored, weighed and added up."""
+def native_pass(x, c, k, screen=1):
+    """One whole pass: codebook packed, rows scored, weighed and added up."""
     book = cpu.book(c, "cosine", x)
-    native.soft_sums(x, book, k, 15.0, 0.5, chain=chain, codes=codes) if screen else float_pass(x, book, k)
+    native.soft_sums(x, book, k, 15.0, 0.5) if screen else float_pass(x, book, k)
 
 
 def float_pass(x, book, k):
@@ -158,30 +157,33 @@ def torch_pass(x, c):
 PEER = """
 import sys, time, numpy as np
 name, path, size, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-clock = time.process_time if threads == 1 else time.perf_counter
 x = np.load(path, mmap_mode="r")
 x = np.ascontiguousarray(x)
 start = x[np.random.default_rng(1).choice(len(x), size, replace=False)]
 def run(iterations):
-    t = clock()
+    t = time.perf_counter()
     if name == "faiss":
         import faiss
         faiss.omp_set_num_threads(threads)
         k = faiss.Kmeans(x.shape[1], size, niter=iterations, spherical=True, max_points_per_centroid=10**9)
         k.train(x, init_centroids=start)
-    else:
+    elif name == "sklearn":
         from sklearn.cluster import KMeans
         KMeans(size, init=start, n_init=1, max_iter=iterations, tol=0, algorithm="lloyd").fit(x)
-    return clock() - t
+    else:
+        from semantic_id import RQKMeans
+        RQKMeans(1, size, max_iter=iterations, tol=0, n_init=1, random_state=0).fit(x)
+    return time.perf_counter() - t
 import warnings; warnings.simplefilter("ignore")
-run(1)
-a, b = run(1), run(3)
-print((b - a) / 2)
+more = 6 if name == "semantic-id" else 2  # it chooses its own start, which takes longer than a pass
+run(1) if name != "semantic-id" else None
+a, b = run(1), run(1 + more)
+print((b - a) / more)
 """
 
 
 def peer(name, path, size, threads, **environment):
-    """Seconds (of CPU time, with one thread) of one more iteration of a peer: three minus one, halved."""
+    """Seconds of one more iteration of a peer: some less one, over their number."""
     command = [sys.executable, "-c", PEER, name, str(path), str(size), str(threads)]
     settings = os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)} | environment
     others_rest(PATIENCE)
@@ -203,37 +205,7 @@ def passes(x, threads, path, peers):
 def peer_passes(path, threads):
     tuned = {"as installed": {}, "SKYLAKEX": {"OPENBLAS_CORETYPE": "SKYLAKEX"}, "ZEN": {"OPENBLAS_CORETYPE": "ZEN"}}
     out = {f"faiss {name} k=1": peer("faiss", path, 1024, threads, **setting) for name, setting in tuned.items()}
-    return out | {"sklearn k=1": peer("sklearn", path, 1024, threads)}
-
-
-def levels(x):
-    """A pass of each level of 1024-512-128 with top-k 5 from raw rows, encoding, and the products these contain."""
-    steps, out, codes = (
-        [Step(), Step(x[:1000].mean(axis=0, keepdims=True))],
-        {},
-        np.empty((len(x), 0), np.int32),
-    )
-    for level, size in enumerate(SIZES):
-        chain = Chain(steps)
-        c = centroids_of(native.carry(x[:200_000], chain, codes[:200_000]), size)
-        out[f"sgemm level {level + 1}"] = min(sgemm(x, c).values())
-        out[f"native level {level + 1} k=5"] = seconds(lambda: native_pass(x, c, 5, chain=chain, codes=codes))  # noqa: B023
-        steps.append(Step(c.astype(np.float32), 0.0, True, level, cpu.book(c.astype(np.float32), "cosine", x)))
-        codes = native.encode(x, Chain(steps))
-    chain = Chain(steps)
-    out["native encode"] = seconds(lambda: native.encode(x, chain))
-    out["native encode one row"] = median_of_one(x, chain)
-    return out
-
-
-def median_of_one(x, chain):
-    """Median seconds to encode one vector, call by call."""
-    times = []
-    for i in range(3000):
-        start = time.perf_counter()
-        native.encode(x[i : i + 1], chain)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
+    return out | {f"{name} k=1": peer(name, path, 1024, threads) for name in ("sklearn", "semantic-id")}
 
 
 def wide(n):
@@ -244,21 +216,6 @@ def wide(n):
     return out | {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k)) for k in (1, 2, 5)}
 
 
-def memory(path):
-    """Bytes above the input that a pass with top-k 5 takes, in a process of its own."""
-    script = (
-        "import re, sys, numpy as np\nfrom sidkit.engine import cpu, native\n"
-        f"x = np.load({str(path)!r})\n"
-        "status = lambda name: 1024 * int(re.search(name + r':\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
-        "native.prepare(float('inf'))\n"
-        "open('/proc/self/clear_refs', 'w').write('5')\n"  # forget the highest so far
-        "before = status('VmRSS')\n"
-        "native.soft_sums(x, cpu.book(x[:1024], 'cosine', x), 5, 15.0, 0.5)\n"
-        "print(status('VmHWM') - before)"
-    )
-    return int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
-
-
 def ratios(times):
     """Every time over the best bare product beside it."""
     bare = min(value for name, value in times.items() if name.startswith("sgemm"))
@@ -267,16 +224,10 @@ def ratios(times):
 
 def summary(seconds, threads):
     """The figures of one repeat, or of the best times of several."""
-    passes, stages, both = seconds["d=128 K=1024"], seconds["levels"], seconds["threads"]
-    products = sum(stages[f"sgemm level {j}"] for j in (1, 2, 3))
-    fit = sum(stages[f"native level {j} k=5"] for j in (1, 2, 3))
+    passes, both = seconds["d=128 K=1024"], seconds["threads"]
     return {
-        "d=128 K=1024, CPU time of one thread, over sgemm": ratios(seconds["CPU time of one thread"]),
         "d=128 K=1024, over sgemm": ratios(passes),
         "d=768 K=256, over sgemm": ratios(seconds["d=768 K=256"]),
-        "fit 1024-512-128 k=5 from raw rows, over its sgemms": round(fit / products, 3),
-        "encode 1024-512-128, over its sgemms": round(stages["native encode"] / products, 3),
-        "encode one row, microseconds": round(1e6 * stages["native encode one row"], 1),
         f"1 thread over {threads}": {name: round(both["1"][name] / both[str(threads)][name], 2) for name in both["1"]},
     }
 
@@ -297,7 +248,9 @@ def machine():
         "load": os.getloadavg(),
         "vector unit": kernels().sidkit_unit(),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("numpy", "scipy", "torch", "faiss-cpu", "scikit-learn")},
+        "versions": {
+            name: version(name) for name in ("numpy", "scipy", "torch", "faiss-cpu", "scikit-learn", "semantic-id")
+        },
         "threadpools": libraries,
     }
 
@@ -305,25 +258,13 @@ def machine():
 def one_round(x, threads, path, peers):
     """Seconds of everything, once."""
 
-    def few(clock=time.perf_counter):
-        passes = {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k), clock) for k in (1, 2, 5)}
-        return sgemm(x, c, clock) | passes
-
-    def alone():
-        passes = {
-            f"native float32 k={k}": seconds(lambda k=k: native_pass(x, c, k, 0), time.process_time) for k in (1, 5)
-        }
-        passes |= {
-            f"numpy engine k={k}": seconds(lambda k=k: numpy_pass(x, c, k), time.process_time) for k in (1, 2, 5)
-        }
-        return few(time.process_time) | passes | (peer_passes(path, 1) if peers else {})
+    def few():
+        return sgemm(x, c) | {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k)) for k in (1, 2, 5)}
 
     c = limited(threads, lambda: centroids_of(x, 1024))
     return {
-        "CPU time of one thread": limited(1, alone),
         "threads": {str(t): limited(t, few) for t in (1, threads)},
         "d=128 K=1024": limited(threads, lambda: passes(x, threads, path, peers)),
-        "levels": limited(threads, lambda: levels(x)),
         "d=768 K=256": limited(threads, lambda: wide(max(len(x) // 4, 20_000))),
     }
 
@@ -352,7 +293,7 @@ def main() -> None:
             print(json.dumps(summary(rounds[-1], options.threads), indent=1), flush=True)
         result = {"command": " ".join(sys.argv), "rows": options.rows, "threads": options.threads}
         result |= {"best of all repeats": summary(best_of(rounds), options.threads)}
-        result |= {"scores computed again per row": rescored(x), "bytes above the input": memory(path)}
+        result |= {"scores computed again per row": rescored(x)}
         result |= {"machine": machine()}
         result |= {"repeats": [summary(one, options.threads) for one in rounds], "seconds": rounds}
     finally:

@@ -22,6 +22,7 @@ import torch
 
 import sidkit
 from sidkit.engine import cuda
+from sidkit.geometry import unit
 from sidkit.rows import ArraySource
 from sidkit.rows_cuda import SPARE, DeviceRows, Resident, Streamed
 
@@ -119,7 +120,7 @@ def whole_fit(x: torch.Tensor, sizes: tuple[int, ...], top_k: int, iterations: i
     took, fitted = seconds(lambda: spec.fit(DeviceRows(Resident(x), spare=spare), seed=0))
     peak = torch.cuda.max_memory_allocated() - held
     fitted.encode(DeviceRows(Resident(x), spare=spare))
-    encode, _ = seconds(lambda: DeviceRows(Resident(x), spare=spare).map(_chain(fitted)))
+    encode, _ = seconds(lambda: DeviceRows(Resident(x), spare=spare).map(fitted.chain))
     with_host, codes = seconds(lambda: fitted.encode(DeviceRows(Resident(x), spare=spare)))
     return {
         "top_k": top_k, "iterations": iterations, "dtype": str(x.dtype), "spare_bytes": spare, "fit_s": took,
@@ -130,36 +131,82 @@ def whole_fit(x: torch.Tensor, sizes: tuple[int, ...], top_k: int, iterations: i
 
 
 def agreement(x: torch.Tensor, sizes: tuple[int, ...], n: int = 200_000) -> dict[str, Any]:
-    """GPU tokens against CPU tokens under one codebook; and what each precision does to the objective."""
+    """GPU tokens against CPU tokens under one codebook, level by level."""
     some = x[:: max(1, len(x) // n)][:n].contiguous()
-    host = some.cpu().numpy()
-    fits = {}
-    for precision in ("fp16", "bf16", "tf32", "fp32"):
-        spec = _with_precision(sidkit.prq_kmeans(sizes=sizes, top_k=5, beta=BETA, iterations=10), precision)
-        notes = _Notes()
-        rows = DeviceRows(Resident(some), progress=notes)
-        fitted = spec.fit(rows, seed=0, progress=notes)
-        fits[precision] = notes.last
-        if precision == "fp16":
-            ours, theirs = fitted.encode(DeviceRows(Resident(some))), fitted.encode(host)
-    same = (ours == theirs).mean(0).tolist()
-    return {"rows": len(some), "tokens_equal_by_level": same, "final_objective_by_precision": fits}
+    fitted = sidkit.prq_kmeans(sizes=sizes, top_k=5, beta=BETA, iterations=10).fit(DeviceRows(Resident(some)), seed=0)
+    same = fitted.encode(DeviceRows(Resident(some))) == fitted.encode(some.cpu().numpy(), device="cpu")
+    return {"rows": len(some), "tokens_equal_by_level": same.mean(0).tolist()}
 
 
-class _Notes:
-    """Keeps the last note of every level: its mean cosine."""
+def objective(fitted: Any, x: torch.Tensor) -> list[float]:
+    """The mean cosine between a row and its centroid at every level, all in float64."""
+    rows, found = DeviceRows(Resident(x)), []
+    for stage in fitted.stages:
+        if stage.sizes:
+            centroids = unit(torch.as_tensor(stage.clusters.centroids).to(x.device, torch.float64))
 
-    def __init__(self) -> None:
-        self.last: dict[str, str] = {}
-        self.label = ""
+            def total(x: Any, codes: Any, stage: Any = stage, centroids: Any = centroids) -> tuple[Any]:
+                own = stage.tokens(x, codes)[:, 0]
+                return ((unit(x.double()) * centroids[own]).sum().reshape(1),)
 
-    def start(self, label: str, rows: int) -> None:
-        self.label = label
+            found.append(float(rows.reduce(total)[0][0]) / len(x))
+        rows = rows.map(stage)
+    return found
 
-    def advance(self, rows: int) -> None: ...
 
-    def note(self, text: str) -> None:
-        self.last[self.label] = text
+def precision(x: torch.Tensor, sizes: tuple[int, ...], top_k: int, seeds: int) -> dict[str, Any]:
+    """What the precision of scoring does to a fit: its objective by level, for every seed, and the mean gap to fp32.
+
+    The spread is the standard deviation over seeds of the objective under fp32: what another seed would do.
+    """
+    spec = sidkit.prq_kmeans(sizes=sizes, top_k=top_k, beta=BETA, iterations=25)
+    found = {
+        kind: [objective(_with_precision(spec, kind).fit(DeviceRows(Resident(x)), seed=s), x) for s in range(seeds)]
+        for kind in ("fp16", "bf16", "tf32", "fp32")
+    }
+    exact = np.array(found["fp32"])
+    return {
+        "rows": len(x), "d": x.shape[1], "sizes": sizes, "top_k": top_k, "iterations": 25, "seeds": seeds,
+        "objective_fp32": exact.mean(0).tolist(), "spread_over_seeds": exact.std(0, ddof=1).tolist(),
+        "gap_to_fp32": {kind: (np.array(runs) - exact).mean(0).tolist() for kind, runs in found.items()},
+        "objective_by_seed": found,
+    }  # fmt: skip
+
+
+def kernels(x: torch.Tensor, half: torch.Tensor, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Each kernel of a fit alone: its time, the operations and the bytes of device memory it cannot do without."""
+    n, d = x.shape
+    table = []
+    for K in sizes:
+        book = cuda.book(half[:: n // K][:K].double().cpu().numpy(), "cosine", half)
+        for k in (1, 5):
+            cuda.soft_sums(half, book, k, BETA, SCALE)
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
+                cuda.soft_sums(half, book, k, BETA, SCALE)
+                torch.cuda.synchronize()
+            took = {e.key: e.self_device_time_total / 1e3 for e in trace.key_averages()}
+            score, pairs = 2.0 * n * K * d, n * k
+            for name, flop, moved in (
+                ("top_kernel", score, 2 * n * d + 8 * pairs + 4 * n),
+                ("dense_kernel", 2 * score, 2 * n * d + 4 * n),
+                ("scatter_kernel", 0.0, 16 * pairs),
+                ("sum_kernel", 2.0 * pairs * d, 2 * n * d + 8 * pairs),
+                ("repair_kernel", 0.0, 0),
+            ):
+                if name in took:
+                    table.append({"kernel": name, "K": K, "top_k": k, "ms": took[name], "flop": flop, "bytes": moved})
+    part = x[: n // 4]
+    out, codes = torch.empty(part.shape, dtype=torch.float16, device=x.device), _random_codes(n // 4, sizes[0])
+    books = [x[0], half[: sizes[0]].float()]
+    plan = cuda.steps([(None, -1, 0.0, True), (books[0], -1, 0.0, True), (books[1], 0, 0.0, True)], x)
+    took_ms = milliseconds(lambda: cuda.carried(part, plan, codes, 0, out))
+    moved = len(part) * (6 * d + 4)
+    table.append({"kernel": "carry_kernel", "ms": took_ms, "flop": 14.0 * part.numel(), "bytes": moved})
+    return table
+
+
+def _random_codes(n: int, K: int) -> torch.Tensor:
+    return torch.randint(0, K, (1, n), device="cuda", dtype=torch.int32)
 
 
 def _with_precision(spec: Any, precision: str) -> Any:
@@ -169,12 +216,6 @@ def _with_precision(spec: Any, precision: str) -> Any:
         replace(s, cluster=replace(s.cluster, precision=precision)) if hasattr(s, "cluster") else s for s in spec.stages
     )
     return replace(spec, stages=stages)
-
-
-def _chain(fitted: Any) -> Any:
-    from sidkit.tokenizer import Chain
-
-    return Chain(fitted.stages)
 
 
 def wide(d: int, K: int, n: int, seed: int) -> dict[str, Any]:
@@ -218,7 +259,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=N)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iterations", type=int, default=25)
-    parser.add_argument("--parts", default="passes,fit,agreement,wide,streamed")
+    parser.add_argument("--parts", default="passes,kernels,fit,agreement,precision,wide,streamed")
+    parser.add_argument(
+        "--embeddings", type=Path, nargs="*", default=[], help="real .npy rows to fit in each precision"
+    )
     parser.add_argument("--plain-torch", action="store_true", help="time the plain torch loop too (slow)")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -245,6 +289,8 @@ def main() -> None:
         for i in range(0, len(x), 1 << 20):
             half[i : i + (1 << 20)] = torch.nn.functional.normalize(x[i : i + (1 << 20)], dim=1)
         keep("passes_ms", passes(half, SIZES, args.plain_torch))
+        if "kernels" in parts:
+            keep("kernels", kernels(x, half, SIZES))
         del half
     if "fit" in parts:
         keep("fit_top5", whole_fit(x, SIZES, 5, args.iterations, SPARE))
@@ -253,6 +299,13 @@ def main() -> None:
         keep("fit_top1_more_memory", whole_fit(x, SIZES, 1, args.iterations, 5 << 30))
     if "agreement" in parts:
         keep("agreement", agreement(x, SIZES))
+    if "precision" in parts:
+        some = x[:: max(1, len(x) // 200_000)][:200_000].contiguous()
+        found = {"mixture": precision(some, SIZES, 5, 5)}
+        for path in args.embeddings:
+            real = torch.from_numpy(np.load(path)).to("cuda", torch.float32)
+            found[path.parent.name] = precision(real, (256, 256, 256), 2, 5)
+        keep("precision", found)
     if "streamed" in parts:
         keep("streamed", streamed(x, SIZES, 5))
     del x
