@@ -1,5 +1,6 @@
 """What the documents say works: every README block and every command's example is run as it stands."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -92,6 +93,25 @@ def test_the_public_names_are_exactly_these():
     for name in sidkit.__all__:
         assert getattr(sidkit, name) is not None
     assert set(sidkit.__all__) == {name for name in dir(sidkit) if not name.startswith("_")} | {"__version__"}
+
+
+def cpu_seconds(*scripts, runs=7):
+    """The least CPU seconds each script takes in a fresh Python, the runs taken in turns."""
+
+    def once(script):
+        process = subprocess.Popen([sys.executable, *script], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0, script
+        return usage.ru_utime + usage.ru_stime
+
+    return [min(times) for times in zip(*([once(script) for script in scripts] for _ in range(runs)), strict=True)]
+
+
+def test_importing_sidkit_and_asking_for_help_are_quick():
+    numpy, ours = cpu_seconds(("-c", "import numpy"), ("-c", "import sidkit"))
+    assert ours <= 1.3 * numpy
+    libraries, ours = cpu_seconds(("-c", "import typer, rich"), ("-m", "sidkit", "--help"))
+    assert ours <= 1.5 * libraries
 
 
 def test_importing_sidkit_and_asking_for_help_load_nothing_heavy():
