@@ -14,7 +14,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from .report.compare import Comparison
 
-__all__ = ["Terminal", "print_comparison", "print_items", "print_quality", "print_report"]
+__all__ = ["Terminal", "print_comparison", "print_items", "print_quality", "print_report", "print_rows"]
 
 
 class _Rate(ProgressColumn):
@@ -119,8 +119,21 @@ def print_comparison(found: Comparison) -> None:
     console = Console()
     console = Console(width=max(console.width, 40 + 16 * len(found.columns()))) if not console.is_terminal else console
     console.print(table)
-    runs = len(found.figures) * len(found.seeds)
+    runs = sum(map(len, found.figures.values()))
     console.print(f"{runs} runs over seeds {', '.join(map(str, found.seeds))}; {found.reused} were on disk already")
+
+
+def print_rows(told: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A few lines, then a table."""
+    console = Console(highlight=False)
+    for line in told:
+        console.print(Text(line), soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in head:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
 
 
 def print_items(prefix: Sequence[int], count: int, items: Sequence[Mapping[str, Any]]) -> None:

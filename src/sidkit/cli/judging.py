@@ -60,10 +60,10 @@ def judge(
     if as_json:
         print(json.dumps(found))
     else:
-        _print_judgement(found)
+        print_judgement(found)
 
 
-def _print_judgement(found: Mapping[str, Any]) -> None:
+def print_judgement(found: Mapping[str, Any]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)

@@ -32,7 +32,7 @@ Column = Annotated[str | None, typer.Option("--column", help="Parquet column of 
 BadRowsOption = Annotated[
     BadRows, typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave out and list")
 ]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: wherever the rows are")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: a GPU where there is one and it pays")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
 TemplateOption = Annotated[
     str, typer.Option("--template", help="letters, lc-rec, openonerec, plain, or a token such as '<{letter}_{code}>'")
@@ -132,6 +132,13 @@ def texts_for(path: Path, column: str, ids: Any) -> list[str]:
     from ..items import texts_of
 
     return texts_of(path, column, ids)
+
+
+def write_page(path: Path, html: str) -> None:
+    from ..files import replace_file
+
+    with replace_file(path) as temporary:
+        temporary.write_text(html, encoding="utf-8")
 
 
 def require_writable(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""report, compare, lookup: how good semantic IDs are, and what is behind one."""
+"""report, lookup: how good semantic IDs are, and what is behind one."""
 
 from __future__ import annotations
 
@@ -10,22 +10,8 @@ import typer
 
 from ..errors import InputError, SpecError
 from .app import app
-from .options import (
-    BadRows,
-    BadRowsOption,
-    Column,
-    Device,
-    Embeddings,
-    IdColumn,
-    Json,
-    open_source,
-    read_options,
-    read_seeds,
-    read_sizes,
-    require_writable,
-    texts_for,
-    with_known_options,
-)
+from .judging import print_judgement
+from .options import Json, require_writable, texts_for, write_page
 
 
 @app.command()
@@ -77,15 +63,16 @@ def report(
     if figures is not None:
         write_figures(found.figures, figures, forms)
     if output is not None:
-        from ..files import replace_file
         from ..report.page import report_page
 
-        with replace_file(output) as temporary:
-            temporary.write_text(report_page(found, sids.stem), encoding="utf-8")
+        write_page(output, report_page(found, sids.stem))
     if as_json:
         print(json.dumps(found.facts))
     else:
-        print_report(found.facts, [path for path in (output, figures) if path])
+        written = [path for path in (output, figures) if path]
+        print_report(found.facts, written)
+        if not written:
+            print_judgement(found.facts)
 
 
 def _vectors(embeddings: str | None, items: Path | None) -> Any:
@@ -101,44 +88,6 @@ def _vectors(embeddings: str | None, items: Path | None) -> Any:
     from ..embeddings.columns import EMBEDDING_NAMES
 
     return open_embeddings(items) if set(read_schema(items).names) & set(EMBEDDING_NAMES) else None
-
-
-@app.command()
-def compare(
-    embeddings: Embeddings,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs; those found there are reused")],
-    recipes: Annotated[str, typer.Option("--recipes", "-r", help="Recipes, by commas")] = "prq-kmeans,rq-kmeans",
-    seeds: Annotated[str, typer.Option("--seeds", help="Seeds, by commas, or how many from 0 as x5")] = "x3",
-    sizes: Annotated[str | None, typer.Option("--sizes", help="Codewords per level, for all")] = None,
-    option: Annotated[list[str] | None, typer.Option("--set", help="An option for the recipes that know it")] = None,
-    form: Annotated[str, typer.Option("--format", help="table, json, markdown or latex")] = "table",
-    id_column: IdColumn = None,
-    column: Column = None,
-    bad_rows: BadRowsOption = BadRows.error,
-    device: Device = "auto",
-    as_json: Json = False,
-) -> None:
-    """sidkit compare items.parquet -o runs/ -r prq-kmeans,rq-kmeans --sizes 64-32-16 --seeds x2
-
-    Fit several tokenizers with several seeds and put their codebook quality side by side.
-    """
-    from ..report.compare import FORMS, compare
-    from ..terminal import Terminal, print_comparison
-
-    if form not in FORMS:
-        raise SpecError(f"--format must be one of {', '.join(FORMS)}, not {form!r}")
-    given = ({"sizes": read_sizes(sizes)} if sizes else {}) | read_options(option)
-    tokenizers = {name: with_known_options(name, given) for name in recipes.split(",")}
-    require_writable(output)
-    with Terminal() as progress:
-        source = open_source(embeddings, id_column, column, bad_rows, output, progress)
-        found = compare(source, tokenizers, read_seeds(seeds), output, progress, device)
-    if as_json or form == "json":
-        print(found.json())
-    elif form == "table":
-        print_comparison(found)
-    else:
-        print(found.markdown() if form == "markdown" else found.latex())
 
 
 @app.command()

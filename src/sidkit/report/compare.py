@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -17,6 +17,8 @@ from ..progress import Progress, Silent
 from ..spec import to_plain
 from ..store import load
 from ..tokenizer import Tokenizer
+from .metrics import quality
+from .tables import latex, latex_text, markdown
 
 __all__ = ["FORMS", "Comparison", "compare"]
 
@@ -28,10 +30,11 @@ class Comparison:
     figures: Mapping[str, Sequence[Mapping[str, Any]]]
     seeds: Sequence[int]
     reused: int = 0  # runs that were found on disk
+    homes: Mapping[str, Sequence[Path]] = field(default_factory=dict)  # where the fitted tokenizers lie
 
     def columns(self) -> list[tuple[str, bool]]:
         """(heading, whether more is better) of every column."""
-        levels = min(3, max(len(runs[0]["utilisation"]) for runs in self.figures.values()))
+        levels = min(3, *(len(runs[0]["utilisation"]) for runs in self.figures.values()))
         names = [f"L{level + 1}" for level in range(levels)]
         return [("ICR %", True), *((f"Util {n} %", True) for n in names), *((f"Gini {n}", False) for n in names)]
 
@@ -65,24 +68,23 @@ class Comparison:
 
     def markdown(self) -> str:
         """A Markdown table, best means in bold."""
-        head = ["Method", *(heading for heading, _ in self.columns())]
-        lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
-        ranks = self.ranks()
-        for label in self.figures:
-            cells = (f"**{c}**" if r == 1 else c for c, r in zip(self.cells(label), ranks[label], strict=True))
-            lines.append("| " + " | ".join([label, *cells]) + " |")
-        return "\n".join(lines)
+        return markdown(self._head(), self._marked({1: "**%s**"}, str))
 
     def latex(self) -> str:
         """A booktabs table, best means bold and second-best underlined, as in the paper."""
-        marks, ranks = {1: r"\textbf{%s}", 2: r"\underline{%s}"}, self.ranks()
-        head = " & ".join(["Method", *(heading.replace("%", r"(\%)") for heading, _ in self.columns())])
-        lines = [rf"\begin{{tabular}}{{l{'c' * len(self.columns())}}}", r"\toprule", head + r"\\", r"\midrule"]
-        for label in self.figures:
-            cells = [c.replace("±", r"$\pm$") for c in self.cells(label)]
-            marked = (marks.get(r, "%s") % c for c, r in zip(cells, ranks[label], strict=True))
-            lines.append(" & ".join([label.replace("_", r"\_"), *marked]) + r"\\")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+        head = [latex_text(heading.replace("%", "(%)")) for heading in self._head()]
+        return latex(head, self._marked({1: r"\textbf{%s}", 2: r"\underline{%s}"}, latex_text))
+
+    def _head(self) -> list[str]:
+        return ["Method", *(heading for heading, _ in self.columns())]
+
+    def _marked(self, marks: Mapping[int, str], plain: Callable[[str], str]) -> list[list[str]]:
+        ranks = self.ranks()
+        return [
+            [plain(label)]
+            + [marks.get(r, "%s") % plain(c) for c, r in zip(self.cells(label), ranks[label], strict=True)]
+            for label in self.figures
+        ]
 
     def json(self) -> str:
         """Every figure of every run."""
@@ -94,7 +96,7 @@ FORMS = ("table", "json", "markdown", "latex")
 
 def compare(
     X: Any,
-    tokenizers: Mapping[str, Tokenizer],
+    tokenizers: Mapping[str, Tokenizer | Path],
     seeds: Sequence[int],
     folder: Path,
     progress: Progress | None = None,
@@ -102,13 +104,20 @@ def compare(
 ) -> Comparison:
     """Fit every tokenizer with every seed, keep the models in a folder, and measure them.
 
-    A run whose spec, seed and data fingerprint are already there is not run again.
+    A run whose spec, seed and data fingerprint are already there is not run again. A path is a fitted tokenizer, which
+    is measured as it is.
     """
     report = progress or Silent()
     rows = as_rows(X, device=device, progress=report)
     mark, reused = fingerprint(rows), 0
     figures: dict[str, list[Mapping[str, Any]]] = {label: [] for label in tokenizers}
+    homes: dict[str, list[Path]] = {label: [] for label in tokenizers}
     for label, tokenizer in tokenizers.items():
+        if isinstance(tokenizer, Path):
+            fitted = load(tokenizer)
+            figures[label].append(quality(fitted.encode(rows, device=device, progress=report), fitted.sizes))
+            homes[label].append(tokenizer)
+            continue
         for seed in seeds:
             home = folder / f"{label}-{_spec_mark(tokenizer)}-{mark[:8]}-seed{seed}"
             facts = _facts(home, tokenizer, mark, seed)
@@ -119,7 +128,8 @@ def compare(
             else:
                 reused += 1
             figures[label].append(facts["quality"])
-    return Comparison(figures, seeds, reused)
+            homes[label].append(home)
+    return Comparison(figures, seeds, reused, homes)
 
 
 def _spec_mark(tokenizer: Tokenizer) -> str:

@@ -186,4 +186,4 @@ def _legend(panel: Panel) -> tuple[list[Mark], float]:
             marks.append(Path([(x, y - 4), (x + 13, y - 4)], "guide" if one.tone == GUIDE else "line", one.tone))
         marks.append(Label(x + 16, y, one.name, "legend", "start"))
         x += width
-    return marks, y + 14 if named else 28.0
+    return marks, y + 18 if named else 28.0

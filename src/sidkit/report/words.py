@@ -71,6 +71,16 @@ LOOK_FOR = _folded(
             Each first token should hold one kind of thing, and the words on its branches should name differences that a
             person would make. Shown are first tokens of typical size, spread over the codebook, and the largest
             branches of each; the words of a branch set it apart from its siblings here.""",
+        "table": """
+            Means over seeds, ± one standard deviation; the best mean is bold, the second underlined. A difference
+            smaller than the spread is no difference. ICR is SIDs with one item over distinct SIDs; Util is occupied
+            prefixes over possible ones; Gini is over occupied prefixes.""",
+        "side by side": """
+            Bars are means over seeds, whiskers one standard deviation. Compare within a group; where whiskers overlap,
+            seeds differ as much as tokenizers do.""",
+        "pairs": """
+            Read the texts: is what one tokenizer separates different to a customer? Groups are those that the other one
+            divides into most pairs; the words set each SID apart from the others of its group. First seed of each.""",
         "limits": """
             A finding is “watch” or “poor” beyond these values. They are sidkit's own, not from a paper; a level is
             asked for no more codes than there are items. They are no substitute for retrieval results.""",

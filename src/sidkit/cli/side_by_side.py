@@ -1,0 +1,251 @@
+"""compare and case: tokenizers side by side, in figures and on items."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InputError, SpecError
+from .app import app
+from .options import (
+    BadRows,
+    BadRowsOption,
+    Column,
+    Device,
+    Embeddings,
+    IdColumn,
+    Json,
+    ids_of,
+    open_source,
+    read_options,
+    read_seeds,
+    read_sizes,
+    require_writable,
+    texts_for,
+    with_known_options,
+    write_page,
+)
+
+case = typer.Typer(
+    name="case", help="Case studies: items and queries followed through two tokenizers.", no_args_is_help=True
+)
+app.add_typer(case)
+
+Items = Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' texts")]
+TextColumn = Annotated[str, typer.Option("--text", help="Its column of texts")]
+Form = Annotated[str, typer.Option("--format", help="table, json, markdown or latex")]
+
+
+@app.command()
+def compare(
+    embeddings: Embeddings,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A page to write, name.html, or a folder of runs; those are reused")
+    ],
+    recipes: Annotated[
+        str, typer.Option("--recipes", "-r", help="Recipes, or folders of fitted tokenizers, by commas")
+    ] = "prq-kmeans,rq-kmeans",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds, by commas, or how many from 0 as x5")] = "x3",
+    sizes: Annotated[str | None, typer.Option("--sizes", help="Codewords per level, for all")] = None,
+    option: Annotated[list[str] | None, typer.Option("--set", help="An option for the recipes that know it")] = None,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", help="Folder of the runs of a page [default: name-runs beside it]")
+    ] = None,
+    items: Items = None,
+    text: TextColumn = "title",
+    figures: Annotated[Path | None, typer.Option("--figures", help="Folder to write every figure to")] = None,
+    formats: Annotated[str, typer.Option("--formats", help="How to write them, by commas")] = "svg,png,pdf",
+    map_by: Annotated[str, typer.Option("--map", help="tsne, pca, or auto: t-SNE with scikit-learn")] = "auto",
+    form: Form = "table",
+    id_column: IdColumn = None,
+    column: Column = None,
+    bad_rows: BadRowsOption = BadRows.error,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """sidkit compare items.parquet -o compare.html -r prq-kmeans,rq-kmeans --sizes 64-32-16 --seeds x2
+
+    Fit several tokenizers with several seeds and put their codebook quality side by side, in the terminal or, with -o
+    name.html, on a page that also shows what one separates and another merges.
+    """
+    from ..report.compare import FORMS, compare
+    from ..report.plots import check_formats, write_figures
+    from ..terminal import Terminal, print_comparison
+
+    if form not in FORMS:
+        raise SpecError(f"--format must be one of {', '.join(FORMS)}, not {form!r}")
+    given = ({"sizes": read_sizes(sizes)} if sizes else {}) | read_options(option)
+    tokenizers = {name.rstrip("/"): _recipe_or_folder(name, given) for name in recipes.split(",")}
+    as_page = output.suffix.lower() in (".html", ".htm")
+    folder = runs or (output.with_name(f"{output.stem}-runs") if as_page else output)
+    if figures is not None:
+        check_formats(formats.split(","))
+    for path in filter(None, (output, folder, figures)):
+        require_writable(path)
+    with Terminal() as progress:
+        source = open_source(embeddings, id_column, column, bad_rows, folder, progress)
+        found = compare(source, tokenizers, read_seeds(seeds), folder, progress, device)
+        if as_page or figures:
+            from ..report.compare_page import compare_page, comparison_figures, sides_of
+
+            ids = ids_of(source)
+            names = _texts(items, text, embeddings, ids)
+            sides = sides_of(found, source, ids, progress, device)
+            progress.start("figures", 0)
+            drawn = comparison_figures(found, sides, map_by)
+            if as_page:
+                write_page(output, compare_page(found, sides, drawn, f"Tokenizers on {Path(embeddings).stem}", names))
+            if figures is not None:
+                write_figures(drawn, figures, formats.split(","))
+    if as_json or form == "json":
+        print(found.json())
+    elif form == "table":
+        print_comparison(found)
+    else:
+        print(found.markdown() if form == "markdown" else found.latex())
+    if as_page and form == "table" and not as_json:
+        print(f"wrote {output}; its runs are in {folder}")
+
+
+@case.command()
+def collisions(
+    first: Annotated[Path, typer.Argument(help="SIDs of one tokenizer, written by `sidkit encode`")],
+    second: Annotated[Path, typer.Argument(help="SIDs of the same items by another")],
+    items: Items = None,
+    text: TextColumn = "title",
+    sid: Annotated[str | None, typer.Option("--sid", help="Follow this SID of the first [default: by a rule]")] = None,
+    form: Form = "table",
+    as_json: Json = False,
+) -> None:
+    """sidkit case collisions a.parquet b.parquet --items items.parquet
+
+    Items that share one SID under the first tokenizer, followed through the levels of the second, with the words that
+    set its branches apart. The group is the largest that the second keeps together at its first level, separates at its
+    second, and divides into SIDs of two items or more.
+    """
+    from ..report.cases import collision_case
+    from ..sids import TEMPLATES, SidTable
+
+    a, b = SidTable.from_parquet(first), SidTable.from_parquet(second)
+    names = texts_for(items, text, a.ids) if items else None
+    wanted = TEMPLATES["letters"].parse(sid) if sid else None
+    found = collision_case(a, b, names, wanted)
+    branch, second_level = (_letters(found["branches"], depth) for depth in (len(b.sizes), 2))
+    rows = [
+        [branch[i], second_level[i], one["sid"], str(one["items"]), "; ".join(one["words"])]
+        for i, one in enumerate(found["branches"])
+    ]
+    levels = ", ".join(f"{many} at level {level}" for level, many in enumerate(found["prefixes_per_level"], 1))
+    told = [
+        f"{found['items']} items share {found['sid']} under {first.stem}: {', '.join(found['words'])}",
+        f"prefixes under {second.stem}: {levels}",
+    ]
+    if sid is None:
+        told.append(f"the largest of {found['groups']:,} with: {'; '.join(found['rules']) or 'a shared SID'}")
+    _tell(form, as_json, found, ["branch", "L2", "SID", "items", "keywords"], rows, told)
+    if form == "table" and not as_json:
+        _print_texts(found["branches"], branch)
+
+
+@case.command()
+def query(
+    query: Annotated[str, typer.Argument(help="What somebody typed", show_default=False)],
+    embeddings: Annotated[str, typer.Argument(help="The items' vectors, as `sidkit embed` wrote them")],
+    tokenizers: Annotated[list[Path], typer.Argument(help="Tokenizers fitted on them, one or more")],
+    encoder: Annotated[
+        Path | None, typer.Option("--encoder", help="The items' encoder [default: the one beside the embeddings]")
+    ] = None,
+    level: Annotated[int, typer.Option("--level", help="How many tokens of the query make the prefix")] = 2,
+    items: Items = None,
+    text: TextColumn = "title",
+    form: Form = "table",
+    as_json: Json = False,
+) -> None:
+    """sidkit case query hotel embeddings.parquet tok-a/ tok-b/ --items items.parquet
+
+    The prefix that a query lands in under each tokenizer: the items under it, and how many different tokens come next.
+    The query is embedded by the encoder of the items.
+    """
+    from ..embeddings import open_embeddings
+    from ..encoder import beside
+    from ..encoder import load as load_encoder
+    from ..report.cases import query_case
+    from ..sids import SidTable
+    from ..store import load
+    from ..terminal import Terminal
+
+    vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
+    if not vector.any():
+        raise InputError(f"the items' encoder knows nothing of {query!r}; try other words")
+    source = open_embeddings(embeddings)
+    if vector.shape[1] != source.shape[1]:
+        raise InputError(f"the encoder makes {vector.shape[1]} dimensions, but {embeddings} has {source.shape[1]}")
+    names = texts_for(items, text, source.ids) if items else None
+    found = {}
+    with Terminal() as progress:
+        for path in tokenizers:
+            fitted = load(path)
+            table = SidTable(source.ids, fitted.encode(source, progress=progress), fitted.sizes)
+            found[path.name] = query_case(query, fitted.encode(vector)[0].tolist(), table, level, names)
+    rows = [
+        [name, one["prefix"], f"{one['items']:,}", str(one["next_tokens"] or "–"), "; ".join(one["words"])]
+        for name, one in found.items()
+    ]
+    head = ["tokenizer", "prefix", f"items under L{level} prefix", "distinct next tokens", "keywords"]
+    _tell(form, as_json, found, head, rows, [f"where {query!r} lands, by its first {level} tokens"])
+    if form == "table" and not as_json:
+        for name, one in found.items():
+            print(f"\n{name}: branches under {one['prefix']}")
+            _print_texts(one["branches"], [branch["prefix"] for branch in one["branches"]])
+
+
+def _recipe_or_folder(name: str, options: dict[str, Any]) -> Any:
+    return Path(name) if (Path(name) / "config.json").exists() else with_known_options(name, options)
+
+
+def _texts(items: Path | None, text: str, embeddings: str, ids: Any) -> list[str] | None:
+    """The items' texts: from the file asked for, or from the embeddings' own file where it has them."""
+    if items is not None:
+        return texts_for(items, text, ids)
+    from pyarrow.parquet import read_schema
+
+    path = Path(embeddings)
+    known = path.suffix == ".parquet" and path.is_file() and text in read_schema(path).names
+    return texts_for(path, text, ids) if known else None
+
+
+def _letters(branches: Sequence[Mapping[str, Any]], depth: int) -> list[str]:
+    """A, B, C … for the different prefixes of so many tokens, in order of appearance."""
+    seen: dict[tuple[int, ...], str] = {}
+    for branch in branches:
+        prefix = tuple(branch["codes"][:depth])
+        seen.setdefault(prefix, chr(ord("A") + len(seen)) if len(seen) < 26 else f"A{len(seen)}")
+    return [seen[tuple(branch["codes"][:depth])] for branch in branches]
+
+
+def _tell(form: str, as_json: bool, found: Any, head: list[str], rows: list[list[str]], told: Sequence[str]) -> None:
+    from ..report.compare import FORMS
+    from ..report.tables import latex, latex_text, markdown
+
+    if form not in FORMS:
+        raise SpecError(f"--format must be one of {', '.join(FORMS)}, not {form!r}")
+    if as_json or form == "json":
+        print(json.dumps(found, ensure_ascii=False))
+    elif form == "markdown":
+        print(markdown(head, rows))
+    elif form == "latex":
+        print(latex([latex_text(name) for name in head], [[latex_text(cell) for cell in row] for row in rows]))
+    else:
+        from ..terminal import print_rows
+
+        print_rows(told, head, rows)
+
+
+def _print_texts(branches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    for name, branch in zip(names, branches, strict=True):
+        for shown in branch.get("texts", ())[:5]:
+            print(f"  {name}  {shown}")
