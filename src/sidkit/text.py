@@ -138,9 +138,19 @@ class WordCounts:
         tokens, rows, vocabulary, n = _tokens(texts)
         telling = np.array([_telling(word) for word in vocabulary], bool)
         kept = telling[tokens] if len(tokens) else np.zeros(0, bool)
+        self._count_all(tokens[kept], rows[kept], vocabulary, n)
+
+    @classmethod
+    def of_tokens(cls, tokens: Integers, rows: Integers, vocabulary: list[str], n: int) -> WordCounts:
+        """Of texts that are cut already: each word's number, the text it is in, the words by number, how many texts."""
+        counts = cls.__new__(cls)
+        counts._count_all(tokens, rows, vocabulary, n)
+        return counts
+
+    def _count_all(self, tokens: Integers, rows: Integers, vocabulary: list[str], n: int) -> None:
         self.vocabulary = vocabulary
-        self.counts = _counts(rows[kept], tokens[kept], n, len(vocabulary))
-        self.totals = np.bincount(tokens[kept], minlength=len(vocabulary))
+        self.counts = _counts(rows, tokens, n, len(vocabulary))
+        self.totals = np.bincount(tokens, minlength=len(vocabulary))
         self.in_texts = np.bincount(self.counts.indices, minlength=len(vocabulary))
 
     def distinctive(self, rows: ArrayLike, top: int = 5, within: ArrayLike | None = None) -> list[str]:

@@ -1,0 +1,10 @@
+"""`sidkit explore`: a local web page on which a person walks the prefixes of semantic IDs.
+
+tree.py        occupied prefixes as runs of one sorted order
+search.py      words of the texts: which items have them, and which set a prefix apart
+catalogue.py   items, texts, vectors and one or two tables of SIDs, read and joined by id
+pages.py       the answers, as plain values, a page at a time
+guard.py       who may ask: this machine, or whoever holds the token
+server.py      addresses to answers, and the process that serves them
+static/        the page itself: plain JavaScript modules and CSS, nothing built, nothing fetched from elsewhere
+"""
