@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .recipes import without_soft as without_soft
     from .report.carryover import carryover as carryover
     from .report.metrics import quality as quality
+    from .rows_ray import on_ray as on_ray
     from .sids import SidTable as SidTable
     from .store import load as load
     from .tokenizer import FittedTokenizer as FittedTokenizer
@@ -46,6 +47,7 @@ _HOMES = {  # every public name is imported when first used, so that `import sid
     "Tokenizer": "tokenizer",
     "carryover": "report.carryover",
     "load": "store",
+    "on_ray": "rows_ray",
     "open_embeddings": "embeddings",
     "prq_kmeans": "recipes",
     "quality": "report.metrics",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from .errors import BadRowsError
 from .progress import Progress, Silent
 from .rows import CHUNK, Source
 
-__all__ = ["find_bad_rows", "require_good_rows"]
+__all__ = ["bad_rows_error", "find_bad_rows", "require_good_rows"]
 
 
 def find_bad_rows(source: Source, progress: Progress | None = None) -> dict[int, str]:
@@ -28,11 +29,15 @@ def find_bad_rows(source: Source, progress: Progress | None = None) -> dict[int,
 def require_good_rows(source: Source, progress: Progress | None = None) -> None:
     """An error that counts the bad rows and names the first few, or nothing."""
     bad = find_bad_rows(source, progress)
-    if not bad:
-        return
+    if bad:
+        raise bad_rows_error(source, bad)
+
+
+def bad_rows_error(source: Source, bad: Mapping[int, str]) -> BadRowsError:
+    """The error that counts bad rows and names the first few."""
     first = ", ".join(f"{source.name(row)} {why}" for row, why in list(bad.items())[:3])
     more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-    raise BadRowsError(
+    return BadRowsError(
         f"{len(bad)} of {source.shape[0]} rows cannot be used: {first}{more}; "
         "repair them, or leave them out with --bad-rows drop",
         list(bad),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ def as_rows(
     if device.partition(":")[0] not in ("auto", "cpu", "cuda"):
         raise SpecError(f"device must be auto, cpu or cuda, not {device!r}")
     if not isinstance(X, Source) and hasattr(X, "reduce") and hasattr(X, "map"):
-        return _of_dimension(X, d)  # type: ignore[no-any-return]
+        other = dtype is not None and hasattr(X, "cast") and X.dtype != dtype
+        return replace(_of_dimension(X, d), cast=dtype) if other else _of_dimension(X, d)  # type: ignore[no-any-return]
     report = progress or Silent()
     if getattr(X, "is_cuda", False) and device != "cpu":
         from .rows_cuda import on_device

@@ -1,4 +1,4 @@
-"""How long work reports on itself: three calls, and a silent default."""
+"""How long work reports on itself: four calls, and a silent default."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """A word on how it goes, such as the mean cosine."""
 
+    def place(self, text: str) -> None:
+        """Who is at work, where that is more than this process: "3/8 shards, 4 workers, 1 retries"."""
+
 
 class Silent:
     """Says nothing."""
@@ -26,3 +29,5 @@ class Silent:
     def advance(self, rows: int) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+    def place(self, text: str) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .errors import InputError, SpecError, did_you_mean
-from .files import replace_file
+from .storage import Remote, replacing, where
 
 __all__ = ["TEMPLATES", "SidTable", "Template", "prefix_numbers"]
 
@@ -169,10 +169,16 @@ class SidTable:
         }
         return pa.table(columns).replace_schema_metadata({"sidkit.sizes": json.dumps(self.sizes)})
 
-    def to_parquet(self, path: str | Path, template: Template | str = "letters") -> None:
-        """Write item_id, codes and sid, a row group at a time; the file appears whole or not at all."""
+    def to_parquet(
+        self, path: str | Path | Remote, template: Template | str = "letters", notes: Mapping[str, str] | None = None
+    ) -> None:
+        """Write item_id, codes and sid, a row group at a time; the file appears whole or not at all.
+
+        path: of this machine, or an address such as s3://bucket/sids.parquet; notes go into the file's metadata.
+        """
         schema = self._rows(0, 0, template).schema
-        with replace_file(Path(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
+        schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
+        with replacing(where(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
             for start in range(0, len(self), ROW_GROUP):
                 file.write_table(self._rows(start, start + ROW_GROUP, template))
 

@@ -33,6 +33,7 @@ class Terminal:
             TextColumn("{task.percentage:>3.0f}%"),
             _Rate(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[place]}", style="dim"),
             TextColumn("{task.fields[note]}", style="dim"),
             console=Console(stderr=True),
         )
@@ -49,7 +50,7 @@ class Terminal:
         self._bars.stop()
 
     def start(self, label: str, rows: int) -> None:
-        self._task = self._bars.add_task(label, total=rows, note="")
+        self._task = self._bars.add_task(label, total=rows, note="", place="")
 
     def advance(self, rows: int) -> None:
         if self._task is not None:
@@ -58,6 +59,10 @@ class Terminal:
     def note(self, text: str) -> None:
         if self._task is not None:
             self._bars.update(self._task, note=text)
+
+    def place(self, text: str) -> None:
+        if self._task is not None:
+            self._bars.update(self._task, place=text)
 
 
 def print_quality(figures: Mapping[str, Any], sizes: Sequence[int]) -> None:

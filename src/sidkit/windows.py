@@ -22,7 +22,7 @@ from .spec import to_plain
 if TYPE_CHECKING:
     from .tokenizer import FittedTokenizer
 
-__all__ = ["Window", "encode_in_windows"]
+__all__ = ["Window", "encode_in_windows", "identity_of"]
 
 WINDOW = 1 << 20  # rows that a killed run may lose
 
@@ -64,7 +64,7 @@ def encode_in_windows(
     """The tokens of all rows; those of windows that lie in the folder are not computed again."""
     source = as_source(X)
     rows = as_rows(source, "cpu", report, d=fitted.d)
-    kept = Checkpoint(folder, _identity(fitted, fingerprint(rows)))
+    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows)))
     out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
     report.start("encode", len(out))
     for start in range(0, len(out), WINDOW):
@@ -81,7 +81,7 @@ def encode_in_windows(
     return out
 
 
-def _identity(fitted: FittedTokenizer, mark: str) -> str:
+def identity_of(fitted: FittedTokenizer, mark: str) -> str:
     """What must be equal for an interrupted encoding to be gone on with."""
     weights = hashlib.sha256()
     for stage in fitted.stages:

@@ -22,13 +22,13 @@ __all__ = ["Embeddings", "Without", "open_embeddings", "without"]
 
 
 def open_embeddings(
-    path: str | os.PathLike[str], id_column: str | None = None, column: str | None = None
+    path: str | os.PathLike[str], id_column: str | None = None, column: str | None = None, ids: bool = True
 ) -> Embeddings:
-    """The embeddings at a path: a file, a folder of Parquet files, or a glob pattern of them.
+    """The embeddings at a path: a file, a folder of Parquet files, or a glob pattern of them; or s3://, hdfs://, ...
 
     id_column and column name the ids and the vectors where their names are not the usual ones. Rows keep the
     order of the file; files come in the order of their names. What is wrong with names, types or ids is said here;
-    what is wrong with a vector is said when it is read.
+    what is wrong with a vector is said when it is read. ids=False leaves the ids of Parquet files unread, and None.
     """
     paths = files_of(path)
     if len(paths) == 1 and paths[0].suffix.lower() in READERS:
@@ -36,4 +36,4 @@ def open_embeddings(
     for one in paths:
         if not is_parquet(one):
             raise InputError(f"cannot read {one} as embeddings; accepted are {ACCEPTED}")
-    return open_parquet(paths, id_column, column)
+    return open_parquet(paths, id_column, column, ids)

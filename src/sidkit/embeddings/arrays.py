@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..storage import Remote, Where
 from .columns import EMBEDDING_NAMES, ID_NAMES, choose_name, no_such
 from .files import readable
 from .ids import is_id_type, require_unique
@@ -24,25 +24,26 @@ from .stored import BFLOAT16, Stored
 
 __all__ = ["READERS", "ArrayEmbeddings", "open_arrays"]
 
-READERS: dict[str, Callable[[Path], dict[str, Stored]]] = {
+READERS: dict[str, Callable[[Any], dict[str, Stored]]] = {
     ".npy": read_npy,
     ".npz": read_npz,
     ".safetensors": read_safetensors,
     ".pt": read_pt,
     ".pth": read_pt,
 }
+FROM_AFAR = (".npy", ".safetensors")  # formats whose rows can be fetched without the rest of the file
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayEmbeddings:
     """A matrix whose chunks are cut out and converted as they are read."""
 
-    path: Path
+    path: Where
     array: NDArray[Any]  # (n, d), of any number type; bfloat16 as numpy stores it, two bytes without a meaning
     given: Any = None  # ids that came with it
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[Where, ...]:
         return (self.path,)
 
     @property
@@ -75,8 +76,12 @@ class ArrayEmbeddings:
         return np.require(x, self.dtype, ["C", "A"])
 
 
-def open_arrays(path: Path, id_column: str | None, column: str | None) -> ArrayEmbeddings:
+def open_arrays(path: Where, id_column: str | None, column: str | None) -> ArrayEmbeddings:
     """The matrix of a file and its ids, by their names where the file names its arrays."""
+    if isinstance(path, Remote) and path.suffix.lower() not in FROM_AFAR:
+        raise InputError(
+            f"cannot read {path} from where it is; copy it to this machine, or write it as Parquet or .npy"
+        )
     with readable(path):
         stored = READERS[path.suffix.lower()](path)
     if list(stored) == [""]:
@@ -89,7 +94,7 @@ def open_arrays(path: Path, id_column: str | None, column: str | None) -> ArrayE
         return ArrayEmbeddings(path, matrix.load(), ids)
 
 
-def _matrix(stored: dict[str, Stored], wanted: str | None, path: Path) -> Stored:
+def _matrix(stored: dict[str, Stored], wanted: str | None, path: Where) -> Stored:
     fits = {name: len(array.shape) == 2 for name, array in stored.items()}
     name = choose_name(wanted, EMBEDDING_NAMES, fits)
     if wanted is None and (name is None or not fits[name]):
@@ -107,7 +112,7 @@ def _matrix(stored: dict[str, Stored], wanted: str | None, path: Path) -> Stored
     return array
 
 
-def _ids(stored: dict[str, Stored], wanted: str | None, path: Path, rows: int) -> Any:
+def _ids(stored: dict[str, Stored], wanted: str | None, path: Where, rows: int) -> Any:
     fits = {name: len(array.shape) == 1 for name, array in stored.items()}
     name = choose_name(wanted, ID_NAMES, fits)
     if name is None and wanted is not None:
@@ -129,7 +134,8 @@ def _loaded_ids(array: Stored) -> Any:
     if array.dtype is None or array.dtype.kind not in "iuUSO":
         return None
     values = array.load()
-    if isinstance(values, np.ndarray):
+    if not isinstance(values, list):
+        values = np.asarray(values)
         values = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
         values = values.astype(values.dtype.newbyteorder("="))
     return pa.array(values)

@@ -6,16 +6,18 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from glob import glob, has_magic
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from pickle import UnpicklingError
 from tokenize import TokenError
 
 import pyarrow as pa
 
 from ..errors import InputError
+from ..storage import Where, is_address, where
 
 __all__ = ["ACCEPTED", "files_of", "is_parquet", "readable"]
 
@@ -42,7 +44,7 @@ UNREADABLE = (
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
+def readable(path: Where) -> Iterator[None]:
     """Turn whatever a broken file raises into an InputError that names the file."""
     try:
         yield
@@ -51,9 +53,11 @@ def readable(path: Path) -> Iterator[None]:
         raise InputError(f"cannot read {path}: {said}") from error
 
 
-def files_of(path: str | os.PathLike[str]) -> tuple[Path, ...]:
+def files_of(path: str | os.PathLike[str]) -> tuple[Where, ...]:
     """The files at a path: the file itself, the Parquet files of a folder, or what a pattern matches."""
     text = os.fspath(path)
+    if is_address(text):
+        return _at_address(text)
     with readable(Path(text)):
         if text and Path(text).is_file():
             return (Path(text),)
@@ -66,7 +70,7 @@ def files_of(path: str | os.PathLike[str]) -> tuple[Path, ...]:
     raise InputError(f"no such file or folder: {text!r}" if not text else f"no such file or folder: {text}")
 
 
-def is_parquet(path: Path) -> bool:
+def is_parquet(path: Where) -> bool:
     """Whether a file is called Parquet, or starts as Parquet does."""
     if path.suffix.lower() in (".parquet", ".pq", ".parq"):
         return True
@@ -74,7 +78,25 @@ def is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _in_folder(folder: Path) -> tuple[Path, ...]:
+def _at_address(text: str) -> tuple[Where, ...]:
+    """The same on another file system. A `?` starts its options there, and is no pattern."""
+    place = where(text)
+    with readable(place):
+        if isinstance(place, Path):
+            return files_of(place)
+        parts = place.path.parts
+        magic = next((i for i, part in enumerate(parts) if has_magic(part)), None)
+        if magic is not None:
+            folder, pattern = replace(place, path=PurePosixPath(*parts[:magic])), "/".join(parts[magic:])
+            return _visible_files(folder.glob(pattern), text)
+        if place.is_file():
+            return (place,)
+        if place.is_dir():
+            return _in_folder(place)
+    raise InputError(f"no such file or folder: {place}")
+
+
+def _in_folder(folder: Where) -> tuple[Where, ...]:
     visible = sorted(entry for entry in folder.iterdir() if _visible(entry))
     paths = tuple(entry for entry in visible if entry.is_file() and is_parquet(entry))
     if paths:
@@ -85,13 +107,16 @@ def _in_folder(folder: Path) -> tuple[Path, ...]:
     raise InputError(f"no Parquet files in folder {folder} (it holds {held}{more}){hint}")
 
 
-def _matching(pattern: str) -> tuple[Path, ...]:
-    paths = sorted(Path(match) for match in glob(pattern, recursive=True))
-    files = tuple(path for path in paths if path.is_file() and _visible(path))
+def _matching(pattern: str) -> tuple[Where, ...]:
+    return _visible_files((Path(match) for match in glob(pattern, recursive=True)), pattern)
+
+
+def _visible_files(found: Iterable[Where], pattern: str) -> tuple[Where, ...]:
+    files = tuple(path for path in sorted(found) if path.is_file() and _visible(path))
     if not files:
         raise InputError(f"no file matches {pattern}")
     return files
 
 
-def _visible(path: Path) -> bool:
+def _visible(path: Where) -> bool:
     return not path.name.startswith((".", "_"))

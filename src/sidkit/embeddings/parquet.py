@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..rows import CHUNK
+from ..storage import Where
 from .files import readable
 from .ids import require_unique
 from .parquet_file import Part, examine
@@ -34,10 +34,11 @@ __all__ = ["ParquetEmbeddings", "open_parquet"]
 class ParquetEmbeddings:
     """The vectors of a column, streamed; the ids of another, held."""
 
-    paths: tuple[Path, ...]
+    paths: tuple[Where, ...]
     parts: tuple[Part, ...]  # the files that have rows
-    ids: Any
+    ids: Any  # None where they were not asked for
     vectors: Vectors
+    slow = True  # to read: worth a copy if it is read often
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -62,7 +63,8 @@ class ParquetEmbeddings:
         return out
 
     def name(self, row: int) -> str:
-        return name_of(self.ids[row].as_py(), place(self.parts, row))
+        at = place(self.parts, row)
+        return at if self.ids is None else name_of(self.ids[row].as_py(), at)
 
     @cached_property
     def _starts(self) -> tuple[int, ...]:
@@ -105,7 +107,9 @@ class ParquetEmbeddings:
         return out
 
 
-def open_parquet(paths: tuple[Path, ...], id_column: str | None, column: str | None) -> ParquetEmbeddings:
+def open_parquet(
+    paths: tuple[Where, ...], id_column: str | None, column: str | None, ids: bool = True
+) -> ParquetEmbeddings:
     """Look at every file's schema, read the ids and the first vector; leave the rest for later."""
     parts: list[Part] = []
     for path in paths:
@@ -114,9 +118,13 @@ def open_parquet(paths: tuple[Path, ...], id_column: str | None, column: str | N
             parts.append(part)
     if not parts:
         raise InputError(f"there are no rows in {paths[0]}" + (f" and {len(paths) - 1} other files" * (len(paths) > 1)))
-    ids = pa.chunked_array([chunk for part in parts for chunk in part.ids()]).unify_dictionaries()
-    require_unique(ids, parts[0].id_column, lambda row: place(parts, row))
-    return ParquetEmbeddings(paths, tuple(parts), ids, _first_vector(parts[0]))
+    return ParquetEmbeddings(paths, tuple(parts), _ids(parts) if ids else None, _first_vector(parts[0]))
+
+
+def _ids(parts: Sequence[Part]) -> Any:
+    found = pa.chunked_array([chunk for part in parts for chunk in part.ids()]).unify_dictionaries()
+    require_unique(found, parts[0].id_column, lambda row: place(parts, row))
+    return found
 
 
 def place(parts: Sequence[Part], row: int) -> str:

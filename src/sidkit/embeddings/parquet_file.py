@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import InputError
+from ..storage import Where
 from .columns import EMBEDDING_NAMES, ID_NAMES, choose_name, no_such
 from .files import readable
 from .ids import is_id_type
 from .vectors import is_vector_type, value_type
 
-__all__ = ["Part", "examine"]
+__all__ = ["Part", "empty_ids", "examine"]
 
 READ = 1 << 20  # bytes fetched at once, so that a row group is never in memory as a whole
 ROWS_PER_BYTE = 64  # more than that is a lie in the footer: ids alone take more room
@@ -27,7 +28,7 @@ ROWS_PER_BYTE = 64  # more than that is a lie in the footer: ids alone take more
 class Part:
     """A file that has rows."""
 
-    path: Path
+    path: Where
     id_column: str
     column: str
     id_type: Any
@@ -40,9 +41,9 @@ class Part:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        with readable(self.path):
-            file = pq.ParquetFile(self.path, buffer_size=READ, pre_buffer=False)
-        with file:
+        with ExitStack() as stack:
+            with readable(self.path):
+                file = stack.enter_context(_opened(self.path))
             yield file
 
     def ids(self) -> list[Any]:
@@ -57,10 +58,10 @@ class Part:
         return list(ids.chunks)
 
 
-def examine(path: Path, id_column: str | None, column: str | None, first: Part | None) -> Part | None:
+def examine(path: Where, id_column: str | None, column: str | None, first: Part | None) -> Part | None:
     """What a file holds, by its footer alone; None if it has no rows. Its types must be those of the first file."""
     with readable(path):
-        with pq.ParquetFile(path) as file:
+        with _opened(path) as file:
             meta, schema = file.metadata, file.schema_arrow
         groups = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
         if min(groups, default=0) < 0 or sum(groups) != meta.num_rows:
@@ -81,6 +82,27 @@ def examine(path: Path, id_column: str | None, column: str | None, first: Part |
         _require_same(id_column, part.id_type, path, first.id_type, first.path)
         _require_same(column, part.value_type, path, first.value_type, first.path)
     return part
+
+
+def empty_ids(path: Where, id_column: str | None) -> Any:
+    """No ids, of the type they have in a file without rows; None for a file with rows."""
+    with readable(path), _opened(path) as file:
+        if file.metadata.num_rows:
+            return None
+        types = {field.name: field.type for field in file.schema_arrow}
+    name = choose_name(id_column, ID_NAMES, {name: is_id_type(kind) for name, kind in types.items()})
+    kind = types.get(name or "", pa.null())
+    return pa.array([], kind if is_id_type(kind) else pa.string())
+
+
+@contextmanager
+def _opened(path: Where) -> Iterator[Any]:
+    if isinstance(path, Path):
+        with pq.ParquetFile(path, buffer_size=READ, pre_buffer=False) as file:
+            yield file
+        return
+    with path.open() as distant, pq.ParquetFile(distant, pre_buffer=True) as file:  # few large requests
+        yield file
 
 
 def _id_column(types: dict[str, Any], wanted: str | None, place: str) -> str:
@@ -106,7 +128,7 @@ def _vector_column(types: dict[str, Any], wanted: str | None, place: str) -> str
     return name
 
 
-def _require_same(column: str, mine: Any, path: Path, other: Any, first: Path) -> None:
+def _require_same(column: str, mine: Any, path: Where, other: Any, first: Where) -> None:
     if mine != other:
         raise InputError(
             f"{column!r} is of {mine} in {path.name}, but of {other} in {first.name}; write all files with one schema"

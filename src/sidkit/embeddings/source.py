@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..rows import Source
+from ..storage import Where
 
 __all__ = ["Embeddings", "name_of", "require_rows"]
 
@@ -22,7 +22,7 @@ class Embeddings(Source, Protocol):
         """The id of every row, a pyarrow array of strings or integers; row numbers where the file has none."""
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[Where, ...]:
         """The files, in the order they are read."""
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..rows import Source
+from ..rows import Source, Wrapped
+from ..storage import Where
 from .source import Embeddings, require_rows
 from .stream import rechunked
 
@@ -25,10 +25,9 @@ def without(source: Source, rows: Sequence[int] | NDArray[np.int64]) -> Embeddin
 
 
 @dataclass(frozen=True, eq=False)
-class Without:
+class Without(Wrapped):
     """All rows of a source but the dropped ones."""
 
-    source: Source
     dropped: NDArray[np.int64]  # ascending
 
     @property
@@ -36,11 +35,11 @@ class Without:
         return self.source.shape[0] - len(self.dropped), self.source.shape[1]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
+    def slow(self) -> bool:
+        return getattr(self.source, "slow", False)
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[Where, ...]:
         return getattr(self.source, "paths", ())
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..geometry import compute_dtype
+from ..storage import Where
 from .files import readable
 
 __all__ = ["Vectors", "is_vector_type", "value_type"]
@@ -26,7 +26,7 @@ class Vectors:
     dtype: np.dtype[Any]
 
     @classmethod
-    def like(cls, batch: Any, path: Path, column: str) -> Vectors:
+    def like(cls, batch: Any, path: Where, column: str) -> Vectors:
         """As the first row of a batch is."""
         lists = _lists(batch)
         if lists.null_count:
@@ -36,7 +36,7 @@ class Vectors:
             raise InputError(f"row 0 of {path.name}: {column!r} is empty, expected a list of numbers")
         return cls(column, d, compute_dtype(value_type(lists.type).to_pandas_dtype()))
 
-    def of(self, batch: Any, path: Path, row: int) -> NDArray[Any]:
+    def of(self, batch: Any, path: Where, row: int) -> NDArray[Any]:
         """The rows of a batch, the first being this row of the file: (n, d). No copy where the dtype is right."""
         with readable(path):
             lists = _lists(batch)
@@ -57,7 +57,7 @@ class Vectors:
             x: NDArray[Any] = values.to_numpy().reshape(len(lists), self.d)
             return x.astype(self.dtype, copy=False)
 
-    def _refuse(self, path: Path, row: int, wrong: Any, why: str) -> NoReturn:
+    def _refuse(self, path: Where, row: int, wrong: Any, why: str) -> NoReturn:
         first = row + int(np.argmax(wrong))
         raise InputError(f"row {first} of {path.name}: {self.column!r} {why}")
 

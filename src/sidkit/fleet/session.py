@@ -1,0 +1,78 @@
+"""Ray started quietly, or joined. What we start we stop; a cluster that was there is only used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from logging import getLogger
+from typing import Any
+
+from ..errors import InputError, need
+
+__all__ = ["Session"]
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",  # Ray reports even that it must not report
+}
+LOCAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0" is Ray's word for: on this machine only, bound to 127.0.0.1
+
+_open: list[Session] = []  # those that need the Ray that we started or joined
+
+
+class Session:
+    """A connection to Ray for as long as somebody needs it.
+
+    address: None joins the cluster of $RAY_ADDRESS, or starts a Ray of our own on this machine with so many CPUs.
+    """
+
+    def __init__(self, address: str | None, cpus: int) -> None:
+        self.ray = _imported()
+        if self.ray.is_initialized() and not _open:
+            return  # whoever called ray.init looks after it
+        if not _open:
+            address = address or os.environ.get("RAY_ADDRESS") or "local"
+            _connect(self.ray, address, cpus)
+        _open.append(self)
+
+    def close(self) -> None:
+        if self in _open:
+            _open.remove(self)
+            if not _open and self.ray.is_initialized():
+                self.ray.shutdown()
+
+
+def _imported() -> Any:
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    return need("ray", "ray", "working on Ray")
+
+
+def _connect(ray: Any, address: str, cpus: int) -> None:
+    getLogger("ray").setLevel("ERROR")
+    own: dict[str, Any] = {}
+    if address == "local":
+        own = {"num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    try:
+        with _on_loopback() if own else nullcontext():
+            ray.init(address=address, logging_level="ERROR", log_to_driver=False, configure_logging=False, **own)
+    except (ConnectionError, OSError, ValueError, RuntimeError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot {'start Ray' if own else f'join the Ray cluster at {address}'}: {said}") from error
+    # Ray prints the death of a worker to standard output, where results go. Progress tells of it instead.
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Ray replaces 127.0.0.1 by the machine's own address, unless it takes itself to be on a laptop."""
+    from ray._private import ray_constants
+
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    os.environ[LOCAL] = "0"  # for the processes that Ray starts
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        del os.environ[LOCAL]
