@@ -6,16 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from ..embeddings import open_embeddings
 from ..errors import SpecError
 from ..files import replace_file
 from ..progress import Progress
 from ..recipes import prq_kmeans
-from ..report.metrics import quality
+from ..report.evidence import gather
+from ..report.groups import largest_branches, typical_prefixes
+from ..report.page import report_page
 from ..sids import SidTable
 from ..text import WordCounts, embed_texts
 from .catalogue import catalogue
@@ -45,59 +46,53 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Callabl
     fitted.save(output / "tok")
     table = SidTable(shop.column("item_id"), fitted.encode(X, progress=progress), fitted.sizes)
     table.to_parquet(output / "sids.parquet")
-    return lambda: _tell(output, table, titles, shop.column("item_id").to_pylist())
+    found = gather(
+        table, fitted, open_embeddings(output / "items.parquet"), titles,
+        categories=shop.column("category").to_pylist(), progress=progress,
+    )  # fmt: skip
+    with replace_file(output / "report.html") as temporary:
+        temporary.write_text(report_page(found, f"A made-up shop of {items:,} products"), encoding="utf-8")
+    return lambda: _tell(output, table, titles, found.facts)
 
 
-def _tell(output: Path, table: SidTable, titles: list[str], ids: list[str]) -> None:
+def _tell(output: Path, table: SidTable, titles: list[str], facts: dict[str, Any]) -> None:
     from rich.console import Console
 
     from ..terminal import print_quality
 
     console = Console(highlight=False)
-    print_quality(quality(table.codes, table.sizes), table.sizes)
+    print_quality(facts, table.sizes)
     counts = WordCounts(titles)
     console.print("\n[bold]What prefixes share, and what the next token tells apart[/bold]")
-    for prefix in _telling_prefixes(table):
+    for prefix in typical_prefixes(table, PREFIXES):
         _tell_prefix(console, table, counts, titles, prefix)
-    twin = _shared_sid(table)
+    crowded = next((group["sid"] for group in facts["collision_groups"]), "<a_0>")
+    console.print(f"\n[bold]In short[/bold]  {facts['verdict']['headline']}")
+    console.print(f"The whole report, to open in a browser: [cyan]{output}/report.html[/cyan]\n", soft_wrap=True)
     console.print("[bold]Next[/bold]")
     for command, what in (
+        (f"sidkit explore {output}", "walk the prefixes in the browser"),
         (f"sidkit report {output}/sids.parquet", "the figures above, or --json for machines"),
-        (f"sidkit lookup {output}/sids.parquet {ids[0]} --items {output}/items.parquet", "an item and its bucket"),
-        (f"sidkit lookup {output}/sids.parquet '{twin}' --items {output}/items.parquet", "the fullest bucket"),
+        (
+            f"sidkit lookup {output}/sids.parquet {table.ids[0]} --items {output}/items.parquet",
+            "an item and its bucket",
+        ),
+        (f"sidkit lookup {output}/sids.parquet '{crowded}' --items {output}/items.parquet", "the fullest bucket"),
+        (f"sidkit compare {output}/items.parquet -o compare.html", "this tokenizer beside another"),
         (f"sidkit fit {output}/items.parquet -o tok/ --sizes 256-256-256", "the same with your own sizes"),
         (f"sidkit show {output}/tok", "the recipe behind it, as JSON to change"),
     ):
         console.print(f"  {command}\n      [dim]{what}[/dim]", soft_wrap=True)
 
 
-def _telling_prefixes(table: SidTable) -> list[int]:
-    """First tokens of typical size, spread over the codebook."""
-    sizes = np.bincount(table.codes[:, 0], minlength=table.sizes[0])
-    middling = np.flatnonzero((sizes > 0) & (np.abs(sizes - np.median(sizes)) <= np.median(sizes) / 2))
-    return [int(middling[i * len(middling) // PREFIXES]) for i in range(PREFIXES)]
-
-
 def _tell_prefix(console: Any, table: SidTable, counts: WordCounts, titles: list[str], first: int) -> None:
     rows = table.rows_of((first,))
     words = counts.shared(rows) or counts.distinctive(rows)
     console.print(f"\n[cyan]<a_{first}>[/cyan] {len(rows):,} items: {', '.join(words)}")
-    branches = _largest_branches(table, rows)
+    branches = largest_branches(table, rows, 1, BRANCHES)
     told = counts.contrast(branches)
     for branch, apart in zip(branches, told, strict=True):
         second = int(table.codes[branch[0], 1])
         console.print(f"   [green]<b_{second}>[/green] {len(branch):>3} {', '.join(apart)}")
         for row in branch[:EXAMPLES]:
             console.print(f"            [dim]{titles[int(row)]}[/dim]", markup=True, overflow="ellipsis", no_wrap=True)
-
-
-def _largest_branches(table: SidTable, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    second = table.codes[rows, 1]
-    largest = np.argsort(-np.bincount(second), kind="stable")[:BRANCHES]
-    return [rows[second == code] for code in largest if (second == code).any()]
-
-
-def _shared_sid(table: SidTable) -> str:
-    counts = table.prefix_counts(len(table.sizes))
-    fullest = max(counts, key=lambda sid: counts[sid])
-    return "".join(f"<{'abc'[level]}_{code}>" for level, code in enumerate(fullest))

@@ -48,8 +48,10 @@ def _some(book: NDArray[np.float64], most: int, rng: np.random.Generator) -> NDA
 
 def _tsne(x: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     manifold = need("sklearn.manifold", "report", "the t-SNE map")
-    perplexity = min(30.0, (len(x) - 1) / 3)
-    places = manifold.TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(x)
+    threads = need("threadpoolctl", "report", "the t-SNE map")
+    model = manifold.TSNE(perplexity=min(30.0, (len(x) - 1) / 3), init="pca", random_state=seed)
+    with threads.threadpool_limits(1):  # so few points do not fill two threads, and waiting threads cost
+        places = model.fit_transform(x)
     return np.asarray(places, np.float64)
 
 

@@ -18,7 +18,7 @@ GRADES = ("good", "watch", "poor")
 LIMITS: dict[str, tuple[float, float, str]] = {
     "codes in use": (0.9, 0.5, "codes of a level that at least one item has / codes it could have"),
     "effective use": (0.5, 0.25, "perplexity of a level / codes it could have"),
-    "sharing": (0.1, 0.3, "items that share their SID / items"),
+    "sharing": (0.1, 0.5, "items that share their SID / items"),
     "largest bucket": (10, 50, "most items on one SID"),
     "heaviest first token": (5, 10, "items under the fullest first token / an even share"),
 }
@@ -72,7 +72,7 @@ def _finding(grade: str, short: str, text: str) -> dict[str, str]:
 def _collisions(figures: Mapping[str, Any]) -> dict[str, str]:
     share = figures["collision_per_item"]
     grade = _grade("sharing", share)
-    short = {"good": "few items share a SID", "watch": "some items share a SID", "poor": "many items share a SID"}[
+    short = {"good": "few items share a SID", "watch": "some items share a SID", "poor": "most items share a SID"}[
         grade
     ]
     tail = {
