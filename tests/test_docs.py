@@ -65,6 +65,8 @@ def test_every_command_example_runs(shop):
         example = command.callback.__doc__.splitlines()[0]
         if "demo" in example:
             example += " --items 600"
+        if "explore" in example:
+            example += " --check"
         if "lookup" in example:
             codes = pq.read_table(shop / "sids.parquet").column("codes")[0].as_py()
             example = example.replace("<a_12><b_3>", f"<a_{codes[0]}><b_{codes[1]}>")

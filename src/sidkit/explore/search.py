@@ -19,13 +19,14 @@ __all__ = ["Words", "cut"]
 
 Integers = NDArray[np.int64]
 BATCH = 1 << 17  # texts cut at once
+APOSTROPHES = r"['’](s\b)?"  # women's is women, don't is dont
 IDEOGRAPHS = r"([\p{Han}\p{Hiragana}\p{Katakana}])"
 NOT_A_WORD = r"[^\p{L}\p{M}\p{N}]+"
 
 
 def cut(texts: Any) -> Any:
     """The words of every text, lower-cased, as a pyarrow list array; ideographs stand alone. Some may be empty."""
-    plain = pc.utf8_lower(pc.utf8_normalize(texts, "NFKC"))
+    plain = pc.replace_substring_regex(pc.utf8_lower(pc.utf8_normalize(texts, "NFKC")), APOSTROPHES, "")
     return pc.split_pattern_regex(pc.replace_substring_regex(plain, IDEOGRAPHS, r" \1 "), NOT_A_WORD)
 
 

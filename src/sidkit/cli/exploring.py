@@ -1,0 +1,81 @@
+"""explore: the prefixes of semantic IDs as a page to walk on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .app import app
+from .options import Column, IdColumn, Json
+
+if TYPE_CHECKING:
+    from ..explore.pages import Pages
+
+
+@app.command()
+def explore(
+    sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
+    items: Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' texts")] = None,
+    text: Annotated[str, typer.Option("--text", help="Its column to show and search")] = "title",
+    embeddings: Annotated[
+        str | None, typer.Option("--embeddings", help="The items' vectors, as for fit, to find surprises by")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option("--compare", help="SIDs of the same items by another tokenizer")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen at; any but a loopback one asks for a token")
+    ] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option("--port", help="0 for any that is free [default: 8417 or next]")] = None,
+    browser: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open a browser [default: if this is a terminal]")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Read and index everything, say what is there, leave")] = False,
+    id_column: IdColumn = None,
+    column: Column = None,
+    as_json: Json = False,
+) -> None:
+    """sidkit explore sids.parquet --items items.parquet --text title
+
+    Walk the prefix tree in a browser: find items, see what each token separates, compare two tokenizers. Everything
+    stays on this machine; Ctrl-C ends it.
+    """
+    from ..embeddings import open_embeddings
+    from ..errors import need
+    from ..explore.catalogue import read
+    from ..explore.pages import Pages
+    from ..terminal import Terminal
+
+    need("starlette", "explore", "sidkit explore")
+    vectors = open_embeddings(embeddings, id_column, column) if embeddings else None
+    with Terminal() as progress:
+        pages = Pages(read(sids, compare, items, text, vectors, progress))
+    about = pages.about()
+    if as_json:
+        print(json.dumps(about), flush=True)
+    else:
+        for side in about["sides"]:
+            sizes = "-".join(map(str, side["sizes"]))
+            print(f"{side['name']}: {side['items']:,} items, {side['sids']:,} distinct SIDs, sizes {sizes}")
+    if not check:
+        _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser)
+
+
+def _serve(pages: Pages, host: str, port: int | None, browser: bool) -> None:
+    import webbrowser
+
+    from ..explore.server import serve
+
+    def ready(url: str) -> None:
+        print(f"open {url} (Ctrl-C ends)", flush=True)
+        if browser:
+            webbrowser.open(url)
+
+    try:
+        serve(pages, host, port, ready)
+    except KeyboardInterrupt:
+        print("explorer stopped")

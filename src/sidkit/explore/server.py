@@ -1,0 +1,135 @@
+"""Addresses to answers, and the process that serves them.
+
+    /               a prefix: t (which table), p (12-3), page, sort
+    /item           an item: id
+    /search         q, page
+    /api/...        the same as JSON
+
+Pages are one document whose script asks the API. What is not there gets status 404, as a page and as JSON alike.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import SpecError, need
+from .guard import Guard, is_loopback, new_token
+from .pages import Missing, Pages
+
+__all__ = ["bind", "build", "serve"]
+
+STATIC = Path(__file__).parent / "static"
+PORT = 8417
+PREFIX = re.compile(r"(\d{1,9}(-\d{1,9}){0,63})?", re.ASCII)
+
+
+def build(pages: Pages, token: str | None = None) -> Any:
+    """The application; token None is for loopback addresses."""
+    need("starlette", "explore", "sidkit explore")
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.responses import FileResponse, JSONResponse
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
+
+    def api(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def endpoint(request: Any) -> Any:
+            return JSONResponse(answer(request.query_params))
+
+        return endpoint
+
+    def page(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def endpoint(request: Any) -> Any:
+            try:
+                check(request.query_params)
+            except Missing:
+                return FileResponse(STATIC / "index.html", 404)
+            return FileResponse(STATIC / "index.html")
+
+        return endpoint
+
+    def missing(request: Any, error: Exception) -> Any:
+        if isinstance(error, HTTPException) and error.status_code != 404:
+            return JSONResponse({"error": error.detail}, error.status_code)
+        if request.url.path.startswith(("/api/", "/static/")):
+            said = str(error) if isinstance(error, Missing) else f"there is nothing at {request.url.path}"
+            return JSONResponse({"error": said}, 404)
+        return FileResponse(STATIC / "index.html", 404)
+
+    answers = _answers(pages)
+    routes: list[Any] = [Route(f"/api/{name}", api(answer)) for name, answer in answers.items()]
+    routes += [
+        Route("/", page(answers["node"])),
+        Route("/item", page(answers["item"])),
+        Route("/search", page(answers["search"])),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    return Guard(Starlette(routes=routes, exception_handlers={Missing: missing, HTTPException: missing}), token)
+
+
+def _answers(pages: Pages) -> dict[str, Callable[[Any], Any]]:
+    def key(asked: Any) -> str:
+        return str(asked.get("t", "a"))
+
+    def order(asked: Any) -> str:
+        given = str(asked.get("sort", "items"))
+        if given not in ("items", "token"):
+            raise Missing(f"branches are sorted by items or token, not by {given!r}")
+        return given
+
+    return {
+        "about": lambda asked: pages.about(),
+        "node": lambda asked: pages.node(key(asked), _prefix(asked), _number(asked), order(asked)),
+        "members": lambda asked: pages.members(key(asked), _prefix(asked), _number(asked)),
+        "beside": lambda asked: pages.beside(key(asked), _prefix(asked), _number(asked)),
+        "item": lambda asked: pages.item(str(asked.get("id", ""))),
+        "near": lambda asked: pages.near(str(asked.get("id", "")), key(asked)),
+        "search": lambda asked: pages.search(str(asked.get("q", ""))[:500], _number(asked)),
+    }
+
+
+def _prefix(asked: Any) -> tuple[int, ...]:
+    text = str(asked.get("p", ""))
+    if not PREFIX.fullmatch(text):
+        raise Missing(f"{text[:100]!r} is no prefix; write the codes as 12-3-77")
+    return tuple(int(code) for code in text.split("-")) if text else ()
+
+
+def _number(asked: Any) -> int:
+    """The page asked for, from 0; addresses count from 1."""
+    text = str(asked.get("page", "1"))
+    if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
+        raise Missing(f"{text[:100]!r} is no page")
+    return int(text) - 1
+
+
+def bind(host: str, port: int | None) -> socket.socket:
+    """A socket that listens at the address; without a port, at the usual one or the next that is free."""
+    for candidate in [port] if port is not None else range(PORT, PORT + 50):
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0]
+            listener = socket.socket(family, kind, protocol)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(128)
+        except (OSError, OverflowError) as error:
+            problem = error
+        else:
+            return listener
+    raise SpecError(f"cannot listen at {host} port {port or PORT}: {problem}; choose another --host or --port")
+
+
+def serve(pages: Pages, host: str, port: int | None, ready: Callable[[str], None]) -> None:
+    """Serve until interrupted. ready is called with the URL once a browser can open it."""
+    uvicorn = need("uvicorn", "explore", "sidkit explore")
+    token = None if is_loopback(host) else new_token()
+    app = build(pages, token)
+    with bind(host, port) as listener:
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else ""))
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)
+        uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,105 @@
+// The icicle: branches down, as tall as they have items; inside each, the largest branches of the next level.
+
+import { h, link, many, number, pager, toPrefix } from "./dom.js";
+
+const hue = (code) => String((code * 137.508) % 360);
+const PAGE = 24;
+
+function label(branch, whole) {
+  const said = branch.words && branch.words.length ? `: ${branch.words.join(", ")}` : "";
+  const of = whole === undefined ? "" : ` of its ${number(whole)}`;
+  return `${branch.token}, ${many(branch.items, "item")}${of}${said}`;
+}
+
+function twigs(side, branch) {
+  if (!branch.twigs.length) return null;
+  const rest = branch.rest
+    ? h("span", { class: "twig rest", style: { "--items": branch.rest }, title: `${many(branch.more, "more branch", "more branches")}, ${many(branch.rest, "item")}` },
+        h("span", {}, `${number(branch.more)} more`))
+    : null;
+  return h(
+    "div", { class: "twigs", role: "group", "aria-label": `Largest branches of ${branch.token}` },
+    branch.twigs.map((twig) =>
+      h("a", {
+        class: "twig", role: "treeitem", "aria-level": 2, tabindex: -1, href: toPrefix(side, twig.prefix),
+        "aria-label": label(twig), title: `${branch.token}${twig.token}: ${many(twig.items, "item")}`, style: { "--items": twig.items },
+      }, h("span", {}, `${twig.token} `, h("i", {}, number(twig.items))))),
+    rest,
+  );
+}
+
+function row(side, branch) {
+  const of = branch.whole === undefined ? null : h("small", {}, ` of ${number(branch.whole)}`);
+  const branchLink = h(
+    "a", {
+      class: "branch", role: "treeitem", "aria-level": 1, tabindex: -1, href: toPrefix(side, branch.prefix),
+      "aria-label": label(branch, branch.whole), "aria-expanded": branch.twigs.length ? "true" : null,
+    },
+    h("b", {}, branch.token), h("i", {}, number(branch.items), of), h("span", {}, branch.words.join(", ")),
+  );
+  return h(
+    "div", { class: branch.twigs.length ? "row" : "row leaf", role: "none", style: { "--items": branch.items, "--hue": hue(branch.prefix.at(-1)) } },
+    branchLink, twigs(side, branch),
+  );
+}
+
+// One tab stop; arrows move: up and down among equals, right into a branch, left out of it and then up a level.
+function walk(tree, up) {
+  const all = [...tree.querySelectorAll("[role=treeitem]")];
+  if (all.length) all[0].tabIndex = 0;
+  const go = (to) => {
+    if (!to) return;
+    for (const one of all) one.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+  };
+  tree.addEventListener("keydown", (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const here = document.activeElement;
+    if (!all.includes(here)) return;
+    const level = here.getAttribute("aria-level");
+    const equals = all.filter((one) => one.getAttribute("aria-level") === level);
+    const at = equals.indexOf(here);
+    const moves = {
+      ArrowDown: () => go(equals[at + 1]),
+      ArrowUp: () => go(equals[at - 1]),
+      ArrowRight: () => (level === "1" ? go(here.parentElement.querySelector(".twig[href]")) : null),
+      ArrowLeft: () => (level === "2" ? go(here.closest(".row").querySelector(".branch")) : up()),
+      Home: () => go(all[0]),
+      End: () => go(equals.at(-1)),
+    };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    moves[event.key]();
+  });
+  tree.addEventListener("focusin", (event) => {
+    if (all.includes(event.target)) for (const one of all) one.tabIndex = one === event.target ? 0 : -1;
+  });
+}
+
+// side: whose tokens these are; address: of a page of branches; up: what the left arrow does at the outer level.
+export function icicle(side, branches, title, address, up, sort) {
+  const tree = h(
+    "div", { class: "icicle", role: "tree", "aria-label": title, style: { "--n": branches.list.length } },
+    branches.list.map((branch) => row(side, branch)),
+  );
+  walk(tree, up);
+  const sorting = sort
+    ? h("span", { class: "sorting" }, "sorted by ",
+        ["items", "token"].map((by) =>
+          by === sort.by
+            ? h("b", { "aria-current": "true" }, by)
+            : h("a", { href: sort.address(by) }, by)))
+    : null;
+  return h(
+    "section", { class: "tree" },
+    h("h2", {}, title),
+    h("div", { class: "bar" },
+      h("span", {}, `${number(branches.total)} of ${number(branches.size)} tokens in use`),
+      branches.total > 1 ? sorting : null,
+      pager(branches.page, branches.pages, branches.total, PAGE, address, "branches")),
+    tree,
+  );
+}
+
+export const branchPage = (view, page) => link("/", { ...view, page });
