@@ -21,8 +21,11 @@ import numpy as np
 import torch
 
 import sidkit
+from sidkit.cluster import Balanced
 from sidkit.engine import cuda
 from sidkit.geometry import unit
+from sidkit.level import SUBTRACT, Level
+from sidkit.recipes import recipe
 from sidkit.rows import ArraySource
 from sidkit.rows_cuda import SPARE, DeviceRows, Resident, Streamed
 
@@ -238,6 +241,25 @@ def wide(d: int, K: int, n: int, seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def others(x: torch.Tensor) -> dict[str, Any]:
+    """Whole fits and encodings by the recipes that are not one fused kernel."""
+    sizes = {"rq-opq": (1024, 512, 128, 64, 64), "pq-kmeans": (256, 256, 256), "opq-kmeans": (256, 256, 256)}
+    specs: dict[str, Any] = {name: recipe(name, sizes=value) for name, value in sizes.items()}
+    specs["rq-gmm"] = sidkit.rq_gmm((256,))
+    specs["balanced"] = sidkit.Tokenizer((Level(Balanced(256), SUBTRACT),))
+    found = {}
+    for name, spec in specs.items():
+        spec.fit(DeviceRows(Resident(x[:20_000])), seed=0).encode(DeviceRows(Resident(x[:20_000])))  # kernels compiled
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+        fit_s, fitted = seconds(lambda spec=spec: spec.fit(DeviceRows(Resident(x)), seed=0))
+        encode_s, _ = seconds(lambda fitted=fitted: fitted.encode(DeviceRows(Resident(x))))
+        peak = (torch.cuda.max_memory_allocated() - held) / 1e9
+        found[name] = {"rows": len(x), "sizes": fitted.sizes, "fit_s": fit_s, "encode_s": encode_s, "peak_gb": peak}
+        print(name, found[name], flush=True)
+    return found
+
+
 def streamed(x: torch.Tensor, sizes: tuple[int, ...], iterations: int) -> dict[str, Any]:
     """A fit of rows in host memory against the time of its copies alone."""
     host = x.cpu().numpy()
@@ -259,7 +281,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=N)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iterations", type=int, default=25)
-    parser.add_argument("--parts", default="passes,kernels,fit,agreement,precision,wide,streamed")
+    parser.add_argument("--parts", default="passes,kernels,fit,others,agreement,precision,wide,streamed")
     parser.add_argument(
         "--embeddings", type=Path, nargs="*", default=[], help="real .npy rows to fit in each precision"
     )
@@ -297,6 +319,8 @@ def main() -> None:
         keep("fit_top1", whole_fit(x, SIZES, 1, args.iterations, SPARE))
         keep("fit_top5_more_memory", whole_fit(x, SIZES, 5, args.iterations, 5 << 30))
         keep("fit_top1_more_memory", whole_fit(x, SIZES, 1, args.iterations, 5 << 30))
+    if "others" in parts:
+        keep("others", others(x[: 1 << 20]))
     if "agreement" in parts:
         keep("agreement", agreement(x, SIZES))
     if "precision" in parts:

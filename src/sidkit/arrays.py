@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from .errors import StoreError
 from .geometry import Array
 
-__all__ = ["like", "namespace", "require_array"]
+__all__ = ["like", "namespace", "pieces", "require_array", "widened"]
+
+AT_ONCE = 1 << 26  # numbers in one temporary array: 512 MB of float64
 
 
 def like(a: NDArray[Any], x: Array) -> Array:
@@ -30,6 +32,21 @@ def namespace(x: Array) -> Any:
     import torch
 
     return torch
+
+
+def pieces(x: Array, width: int) -> Iterator[Array]:
+    """The rows of x, as many at a time as leave a temporary array of `width` numbers a row within bounds.
+
+    No rows are one piece too.
+    """
+    step = max(1, AT_ONCE // max(width, 1))
+    for start in range(0, max(len(x), 1), step):
+        yield x[start : start + step]
+
+
+def widened(x: Array) -> Array:
+    """x in float64."""
+    return x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
 
 
 def require_array(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> NDArray[Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 import torch
@@ -139,20 +141,33 @@ class Streamed:
         if not (array.flags.c_contiguous and array.flags.writeable and array.size):
             return None
         if not self._pinned:
-            runtime = torch.cuda.cudart()
-            done = int(runtime.cudaHostRegister(array.ctypes.data, array.nbytes, 0)) == 0
-            self._pinned.append(_Pin(array) if done else None)
+            self._pinned.append(_pin(array, self.device))
         return torch.from_numpy(array) if self._pinned[0] is not None else None
 
 
 class _Pin:
-    """Pages that are let go with the rows that pinned them."""
+    """Pages that are let go with the last rows that need them."""
 
-    def __init__(self, array: NDArray[Any]) -> None:
+    def __init__(self, array: NDArray[Any], runtime: Any) -> None:
         self.array = array
+        finalize(self, runtime.cudaHostUnregister, array.ctypes.data).atexit = False
 
-    def __del__(self) -> None:
-        torch.cuda.cudart().cudaHostUnregister(self.array.ctypes.data)
+
+_pins: WeakValueDictionary[tuple[int, int], _Pin] = WeakValueDictionary()  # by address and length
+
+
+def _pin(array: NDArray[Any], device: torch.device) -> _Pin | None:
+    """The array's pages pinned, by others already or now; None if the driver does not want to."""
+    place = array.ctypes.data, array.nbytes
+    pin = _pins.get(place)
+    if pin is None:
+        runtime = torch.cuda.cudart()
+        if int(runtime.cudaHostRegister(*place, 0)) != 0:
+            with suppress(RuntimeError):
+                torch.zeros(1, device=device)  # the next launch reports the error of the call before; here is no harm
+            return None
+        pin = _pins[place] = _Pin(array, runtime)
+    return pin
 
 
 def require_good_rows(held: Resident) -> None:

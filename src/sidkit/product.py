@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import like, namespace, require_array
+from .arrays import like, namespace, pieces, require_array, widened
 from .cluster.kmeans import Centroids, check_size
 from .cluster.loop import refine
 from .engine import engine_of
@@ -58,9 +58,10 @@ class FittedProduct:
         """y = R (x - mean), in float64 on the way so that a row's y does not depend on the rows beside it."""
         if self.rotation is None:
             return x
-        wide = x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
-        y = (wide - like(np.asarray(self.mean), wide)) @ like(self.rotation.T, wide)
-        return y.astype(x.dtype) if isinstance(x, np.ndarray) else y.to(x.dtype)
+        example = widened(x[:1])
+        mean, turn = like(np.asarray(self.mean), example), like(self.rotation.T, example)
+        parts = [like((widened(some) - mean) @ turn, x) for some in pieces(x, x.shape[1])]
+        return parts[0] if len(parts) == 1 else namespace(x).concatenate(parts)
 
     def tokens(self, x: Array, codes: Array) -> Array:
         y, xp = self.rotated(x), namespace(x)

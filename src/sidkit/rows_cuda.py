@@ -35,6 +35,7 @@ class DeviceRows:
     tokens: Tensor | None = None  # (width, n) int32, on the device
     spare: int = SPARE
     progress: Progress = field(default_factory=Silent)
+    scored_in: set[str] = field(default_factory=set)  # the precisions that passes below float32 used
     _filled: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)  # all rows carried, if they fit
 
     @property
@@ -61,6 +62,8 @@ class DeviceRows:
         precision says what f can do with: "fp16" or "bf16" give it rows rounded to 16 bits, where they have length one.
         """
         coarse = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision) if self._steps().unit else None
+        if precision != "fp32":
+            self.scored_in.add(precision if coarse else "tf32")
         total: list[Tensor] = []
         for x, codes in self._chunks(coarse or torch.float32):
             part = [torch.as_tensor(a).to(self.held.device) for a in f(x, codes)]
@@ -91,8 +94,24 @@ class DeviceRows:
         for start in range(0, len(order), n):
             yield self._take(order[start : start + n])
 
+    def beside(self, x: NDArray[Any]) -> DeviceRows:
+        """Rows of a matrix, on the same device."""
+        held = Resident(torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self.held.device))
+        return DeviceRows(held, spare=self.spare)
+
+    def place(self) -> dict[str, Any]:
+        """What to say of a fit of these rows: which device, where the rows lay, how they were scored, memory used."""
+        device = self.held.device
+        return {
+            "device": torch.cuda.get_device_name(device),
+            "rows": "on the card" if isinstance(self.held, Resident) else "streamed from the host",
+            "scored_in": sorted(self.scored_in) or ["fp32"],
+            "peak_bytes": torch.cuda.max_memory_allocated(device),
+        }
+
     def codes(self) -> NDArray[np.int32]:
-        return np.ascontiguousarray(self._codes.T.cpu().numpy())
+        codes: NDArray[np.int32] = self._codes.T.contiguous().cpu().numpy()
+        return codes
 
     def prepare(self, work: float) -> None:
         """Triton compiles its kernels as they are called."""
@@ -162,6 +181,9 @@ class DeviceRows:
 def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progress | None = None) -> DeviceRows:
     """Rows for the GPU: a CUDA tensor as it lies, anything else copied there if it fits, streamed if not."""
     place = torch.device(device)
+    own = X.device if isinstance(X, torch.Tensor) and X.is_cuda else place
+    if own.index is not None:
+        torch.cuda.set_device(own)  # where Triton's kernels go
     report = progress or Silent()
     if isinstance(X, torch.Tensor):
         held = Resident(X if X.is_cuda else X.to(place))

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from ..arrays import require_array
 from ..engine import engine_of
-from ..engine.cpu import soft_weights
 from ..errors import SpecError
-from ..geometry import Array, squared_length
+from ..geometry import Array
 from ..rows import Rows, Sums
 from ..stage import Run
 from .kmeans import Centroids, check_size
@@ -23,7 +22,7 @@ from .loop import refine
 __all__ = ["Balanced", "Priced"]
 
 
-TINY = 1e-300
+TINY = 1e-30  # the least temperature, so that float32 holds its inverse
 NEAR = 8  # candidates among which a row's share is spread while prices are found
 WIDE, NARROW = 0.1, 0.01  # the temperature of that spread, in mean squared distances, at the first and last pass
 
@@ -108,18 +107,19 @@ class _Loop:
         return float(WIDE * (NARROW / WIDE) ** (passes / max(self.iterations - 1, 1)))
 
     def statistics(self, clusters: Priced, x: Array, codes: Array) -> Sums:
-        engine = engine_of(x)
-        index, score = engine.top(x, clusters.points.book(x), min(NEAR, self.spec.size))
-        scale = self.temperature(clusters.passes) * clusters.unit + TINY
-        share = soft_weights(np.asarray(score, np.float64), 1.0 / scale)
-        spread = np.bincount(np.asarray(index).ravel(), share.ravel(), minlength=self.spec.size)
-        mass, total = engine.add_up(x, index[:, :1], np.ones((len(x), 1)), self.spec.size)
-        return spread, mass, total, score[:, 0].sum().reshape(1)
+        """What each centroid gets of rows spread over their nearest; while centroids move, also of whole rows."""
+        engine, book = engine_of(x), clusters.points.book(x)
+        steep = 1.0 / max(self.temperature(clusters.passes) * clusters.unit, TINY)
+        spread, _, objective = engine.soft_sums(x, book, min(NEAR, self.spec.size), steep, 0.5, "fp32")
+        if clusters.passes >= self.spec.iterations:
+            return spread, objective
+        mass, total, _ = engine.soft_sums(x, book, 1, steep, 0.5, "fp32")
+        return spread, mass, total, objective
 
     def update(self, clusters: Priced, sums: Sums) -> Priced:
-        spread, mass, total = (np.asarray(part) for part in sums[:3])
-        centroids = clusters.centroids
+        spread, centroids = np.asarray(sums[0]), clusters.centroids
         if clusters.passes < self.spec.iterations:
+            mass, total = (np.asarray(part) for part in sums[1:3])
             alive = (mass > 0)[:, None]
             centroids = np.where(alive, total / np.where(alive, mass[:, None], 1.0), centroids)
         fullness = spread * self.spec.size / spread.sum()
@@ -135,6 +135,5 @@ class _Loop:
 
 def _distance(clusters: Priced, x: Array, codes: Array) -> Sums:
     """The sum of |r - c|^2 / 2 over a chunk, and how many rows it has."""
-    _, score = engine_of(x).top(x, clusters.points.book(x), 1)
-    half = 0.5 * squared_length(x)[:, 0] - score[:, 0]
-    return half.sum(dtype=np.float64).reshape(1), np.array([float(len(x))])
+    _, _, objective = engine_of(x).soft_sums(x, clusters.points.book(x), 1, 1.0, 0.5, "fp32")
+    return -objective, np.array([float(len(x))])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import like, namespace, require_array
+from ..arrays import like, namespace, pieces, require_array, widened
 from ..errors import SpecError
 from ..geometry import Array, squared_length
 from ..rows import Rows, Sums
 from ..stage import Run
-from .kmeans import KMeans, check_size
+from .kmeans import Centroids, KMeans, check_size
 from .loop import refine
 
 __all__ = ["GMM", "Mixture"]
@@ -45,13 +46,14 @@ class Mixture:
         constant = np.log(np.maximum(weights, RAREST)) - 0.5 * (
             means**2 / variances + np.log(2 * np.pi * variances)
         ).sum(axis=1)
-        wide = x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
+        wide = widened(x)
         linear, square = like((means / variances).T, wide), like((-0.5 / variances).T, wide)
         return wide @ linear + (wide * wide) @ square + like(constant, wide)
 
     def assign(self, x: Array, codes: Array) -> Array:
         """The component with the largest posterior; ties to the lowest index."""
-        return self.log_joint(x).argmax(axis=1)
+        found = [self.log_joint(some).argmax(axis=1) for some in pieces(x, len(self.means))]
+        return namespace(x).concatenate(found)
 
     def chosen(self, x: Array, codes: Array) -> Array:
         return like(self.means, x)[codes[:, -1]]
@@ -101,11 +103,9 @@ class GMM:
 
     def start(self, rows: Rows, run: Run) -> Mixture:
         centroids = KMeans(self.size, "euclidean", iterations=self.warm, skip_zero=self.skip_zero).fit(rows, run)
-        one = np.zeros(1) if self.spread == "rows" else None
 
         def moments(x: Array, codes: Array) -> Sums:
-            code = np.zeros(len(x), np.int64) if one is not None else np.asarray(centroids.assign(x, codes))
-            return _moments(_one_hot(code, 1 if one is not None else self.size), np.asarray(x, np.float64))
+            return _added(_moments(self._first_share(some, centroids), widened(some)) for some in self._pieces(x))
 
         mass, total, square = rows.reduce(moments)
         safe = np.maximum(mass, 1.0)[:, None]
@@ -114,14 +114,25 @@ class GMM:
         return Mixture(means, np.broadcast_to(variances, means.shape).copy(), np.full(self.size, 1 / self.size))
 
     def statistics(self, clusters: Mixture, x: Array, codes: Array) -> Sums:
+        return _added(self._expected(clusters, some) for some in self._pieces(x))
+
+    def _expected(self, clusters: Mixture, x: Array) -> Sums:
+        """What rows add to the M step, and their log-likelihood."""
         x = x[(squared_length(x) > 0)[:, 0]] if self.skip_zero else x
-        joint = clusters.log_joint(x)
-        xp = namespace(joint)
+        joint, xp = clusters.log_joint(x), namespace(x)
         peak = xp.amax(joint, axis=1, keepdims=True)
         share = xp.exp(joint - peak)
         total = share.sum(axis=1, keepdims=True)
-        wide = x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
-        return *_moments(share / total, wide), (xp.log(total) + peak).sum().reshape(1)
+        return *_moments(share / total, widened(x)), (xp.log(total) + peak).sum().reshape(1)
+
+    def _first_share(self, x: Array, centroids: Centroids) -> Array:
+        """All rows in one cluster, (n, 1), or each in that of its centroid, (n, K)."""
+        if self.spread == "rows":
+            return like(np.ones((len(x), 1)), widened(x[:1]))
+        return like(np.eye(self.size), widened(x[:1]))[centroids.assign(x, None)]
+
+    def _pieces(self, x: Array) -> Iterator[Array]:
+        return pieces(x, max(self.size, x.shape[1]))
 
     def update(self, clusters: Mixture, sums: Sums) -> Mixture:
         mass, total, square, likelihood = (np.asarray(part) for part in sums)
@@ -145,6 +156,6 @@ def _moments(share: Array, wide: Array) -> tuple[Any, Any, Any]:
     return share.sum(axis=0), share.T @ wide, share.T @ (wide * wide)
 
 
-def _one_hot(code: NDArray[Any], size: int) -> NDArray[np.float64]:
-    hot: NDArray[np.float64] = np.eye(size)[code]
-    return hot
+def _added(parts: Iterable[Sums]) -> Sums:
+    """The sums of all parts."""
+    return reduce(lambda a, b: tuple(p + q for p, q in zip(a, b, strict=True)), parts)

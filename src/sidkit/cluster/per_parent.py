@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import like, require_array
+from ..arrays import like, namespace, pieces, require_array, widened
 from ..errors import SpecError
-from ..geometry import Array
+from ..geometry import Array, squared_length
 from ..rows import ArraySource, LocalRows, Rows
 from ..stage import Run
 from .kmeans import Centroids, KMeans, check_size
@@ -19,6 +19,7 @@ from .kmeans import Centroids, KMeans, check_size
 __all__ = ["ParentBooks", "PerParent"]
 
 AT_ONCE = 1 << 18  # rows held in memory while their parents are fitted
+WORTH_MOVING = 1 << 28  # multiply-adds a pass from which a parent is fitted where the rows live, if that is elsewhere
 
 Integers = NDArray[np.int64]
 
@@ -38,14 +39,29 @@ class ParentBooks:
 
     def assign(self, x: Array, codes: Array) -> Array:
         """The nearest of the parent's own centroids; under a parent never seen, the nearest of the common ones."""
-        host = codes if isinstance(codes, np.ndarray) else codes.cpu().numpy()
-        where = self._where(host)
+        if not isinstance(x, np.ndarray):
+            return self._assign_at_once(x, codes)
+        where = self._where(codes)
         out = np.empty(len(where), np.int32)
         for parent, rows in _groups(where):
-            book = Centroids(self._book(parent), "euclidean")
-            found = book.assign(x[rows] if isinstance(x, np.ndarray) else x[like(rows, codes)], None)
-            out[rows] = found if isinstance(found, np.ndarray) else found.cpu().numpy()
-        return out if isinstance(codes, np.ndarray) else like(out, codes)
+            out[rows] = Centroids(self._book(parent), "euclidean").assign(x[rows], None)
+        return out
+
+    def _assign_at_once(self, x: Array, codes: Array) -> Array:
+        """For a GPU: every row against its own few centroids, gathered, in float64; the lowest index on ties."""
+        xp, where = namespace(x), self._where(codes.cpu().numpy())
+        where = np.where(where < 0, len(self.keys), where)  # the common ones as one more parent
+        starts = np.append(self.starts, self.starts[-1] + len(self.common))
+        first, last = (like(part, codes).long() for part in (starts[where], starts[where + 1] - 1))
+        table = like(np.concatenate([self.centroids, self.common]), widened(x[:1]))
+        half, slot = 0.5 * squared_length(table)[:, 0], xp.arange(len(self.common), device=x.device)
+        found, done = [], 0
+        for some in pieces(x, len(slot) * x.shape[1]):
+            rows = slice(done, done := done + len(some))
+            index = xp.minimum(first[rows, None] + slot, last[rows, None])  # past the end: the last one again
+            score = (table[index] * widened(some)[:, None, :]).sum(axis=2) - half[index]
+            found.append(score.argmax(axis=1))
+        return like(xp.concatenate(found), codes)
 
     def chosen(self, x: Array, codes: Array) -> Array:
         host = codes if isinstance(codes, np.ndarray) else codes.cpu().numpy()
@@ -103,7 +119,7 @@ class PerParent:
             x = rows.take(picked)
             ends = np.cumsum(count[first:last])
             for parent, (start, end) in enumerate(zip(ends - count[first:last], ends, strict=True), first):
-                books.append(self._cluster(x[start:end], run, rows.width, parent))
+                books.append(self._cluster(x[start:end], rows, run, parent))
             run.progress.advance(len(x))
         starts = np.concatenate([[0], np.cumsum([len(book) for book in books])]).astype(np.int64)
         return ParentBooks(keys.astype(np.int64), starts, np.concatenate(books), spare)
@@ -121,11 +137,13 @@ class PerParent:
     def _parents(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
         return codes if self.parents == "prefix" else codes[:, -1:]
 
-    def _cluster(self, x: NDArray[Any], run: Run, level: int, parent: int) -> NDArray[Any]:
+    def _cluster(self, x: NDArray[Any], rows: Rows, run: Run, parent: int) -> NDArray[Any]:
         if len(x) <= self.size:
             return x
-        seed = Run(seed=int(np.random.SeedSequence((run.seed, level, parent)).generate_state(1)[0]))
-        return KMeans(self.size, "euclidean", iterations=self.iterations).fit(LocalRows(ArraySource(x)), seed).centroids
+        seed = Run(seed=int(np.random.SeedSequence((run.seed, rows.width, parent)).generate_state(1)[0]))
+        beside = getattr(rows, "beside", None) if len(x) * x.shape[1] * self.size >= WORTH_MOVING else None
+        own = LocalRows(ArraySource(x)) if beside is None else beside(x)
+        return KMeans(self.size, "euclidean", iterations=self.iterations).fit(own, seed).centroids
 
 
 def _groups(where: Integers) -> Iterator[tuple[int, Integers]]:

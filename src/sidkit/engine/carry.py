@@ -74,14 +74,15 @@ class Scored:
         return self.x, self.low, self.scale, self.scale if self.length is None else self.length
 
 
-def scored(x: Tensor, mode: Mode, tile: Tile) -> Scored:
+def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> Scored:
+    """Rows ready for the score kernel; unit rows need no lengths."""
     n, d = x.shape
     if mode == "fp32":
         high, low = (torch.empty(n, d, dtype=torch.float16, device=x.device) for _ in range(2))
         scale, length = (torch.empty(n, dtype=torch.float32, device=x.device) for _ in range(2))
         _launch(x, (), (high, high), high, 0, high, (low, scale, length))
         return Scored(high, low, scale, length)
-    if tile.dims == tile.padded:
+    if unit or tile.dims == tile.padded:
         return Scored(x, x, x, None)
     length = lengths(x)
     return Scored(x, x, length, length)

@@ -69,8 +69,8 @@ def soft_sums(
         mass_j = sum_i w_ij,   sum_j = sum_i w_ij x_i,   objective = sum_i max_j s_ij
         w_i = softmax(beta s_i) over the k best;   s = cos(x, c)  or  -scale |x - c|^2
 
-    precision "fp32" scores float32 rows in three products; all else is decided by the rows' own dtype. skip_zero gives
-    rows of length zero no say. The same rows give the same bits on every run.
+    precision "fp32" scores float32 rows in three products; all else is decided by the rows' own dtype. Rows of 16 bits
+    must have length one, or zero. skip_zero gives the latter no say. The same rows give the same bits on every run.
     """
     if x.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         raise SpecError(f"rows on a GPU must be float32, float16 or bfloat16, not {x.dtype}")
@@ -80,12 +80,12 @@ def soft_sums(
     x = x.contiguous()
     rounded: dict[torch.dtype, Mode] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
     mode = rounded.get(x.dtype, "fp32" if precision == "fp32" else "tf32")
-    dense = mode == "fp16" and len(book) <= DENSE and x.shape[1] <= DENSE and 1 < k <= 8
-    if dense:
-        return _dense_sums(x, book, k, beta, scale, skip_zero)
+    unit_rows = x.dtype != torch.float32 and book.cosine and not skip_zero
+    if mode == "fp16" and len(book) <= DENSE and x.shape[1] <= DENSE and k <= 8:
+        return _dense_sums(x, book, k, beta, scale, skip_zero, unit_rows)
     total: list[Tensor] = []
     for start in range(0, len(x), AT_ONCE // k):
-        part = _sorted_sums(x[start : start + AT_ONCE // k], book, k, beta, scale, mode, skip_zero)
+        part = _sorted_sums(x[start : start + AT_ONCE // k], book, k, beta, scale, mode, skip_zero, unit_rows)
         total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
     return total[0], total[1], total[2]
 
@@ -152,12 +152,14 @@ def _exact_rows(x: Tensor) -> int:
 
 
 def _sorted_sums(
-    x: Tensor, book: Book, k: int, beta: float, scale: float, mode: Mode, skip_zero: bool
+    x: Tensor, book: Book, k: int, beta: float, scale: float, mode: Mode, skip_zero: bool, unit_rows: bool
 ) -> tuple[Tensor, ...]:
     """Top k of every row, pairs sorted by codeword, sums by codeword."""
     (n, d), K = x.shape, len(book)
     tile = tile_for(d, k, mode)
-    c, rows, pairs = book.operands(mode, tile.padded), scored(x, mode, tile), Pairs(n, k, K, x)
+    c, rows, pairs = book.operands(mode, tile.padded), scored(x, mode, tile, unit_rows), Pairs(n, k, K, x)
+    if unit_rows:
+        pairs.longest.fill_(1.0)
     best = torch.empty(n, dtype=torch.float32, device=x.device)
     listed = torch.empty(n, dtype=torch.int32, device=x.device)
     blocks, low = tile.blocks(K)
@@ -166,7 +168,7 @@ def _sorted_sums(
     shared: dict[str, Any] = {
         "K_TOP": k, "KP": power_above(k), "PASSES": 3 if mode == "fp32" else 1, "TF32": mode == "tf32",
         "HAS_LENGTH": rows.length is not None, "HAS_OFFSET": not book.cosine, "COSINE": book.cosine,
-        "RANK_BITS": pairs.rank_bits, "SKIP_ZERO": skip_zero,
+        "RANK_BITS": pairs.rank_bits, "SKIP_ZERO": skip_zero, "UNIT": unit_rows,
     }  # fmt: skip
     kernels.top_kernel[(pairs.subs * pairs.sub // tile.rows,)](
         *rows.pointers, c.rows, c.low, c.offset, pairs.code, pairs.weight, pairs.counts, best, pairs.longest,
@@ -187,12 +189,12 @@ def _sorted_sums(
 
 
 def _dense_sums(
-    x: Tensor, book: Book, k: int, beta: float, scale: float, skip_zero: bool
+    x: Tensor, book: Book, k: int, beta: float, scale: float, skip_zero: bool, unit_rows: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, weights and sums in one pass, for a codebook that fits on a multiprocessor."""
     (n, d), K = x.shape, len(book)
-    wide, padded, rows = max(16, power_above(K)), max(16, power_above(d)), 128
-    run = max(1, min(128, ceil_div(n, rows * 2 * PROGRAMS)))
+    wide, padded, rows = max(16, power_above(K)), max(16, power_above(d)), 64
+    run = max(1, min(256, ceil_div(n, rows * 4 * PROGRAMS)))
     programs = ceil_div(n, rows * run)
     c = book.operands("fp16", padded)
     sums = torch.empty(programs, wide, padded, dtype=torch.float32, device=x.device)
@@ -200,7 +202,8 @@ def _dense_sums(
     best = torch.empty(n, dtype=torch.float32, device=x.device)
     kernels_dense.dense_kernel[(programs,)](
         x, c.rows, c.offset, sums, mass, best, n, K, beta, scale, run,
-        d, padded, rows, wide, k, not book.cosine, K != wide, book.cosine, skip_zero, num_warps=8, num_stages=2,
+        d, padded, rows, wide, k, not book.cosine, K != wide, book.cosine, skip_zero, unit_rows,
+        num_warps=4, num_stages=3,
     )  # fmt: skip
     total = sums.sum(0, dtype=torch.float64)[:K, :d]
     return mass.sum(0, dtype=torch.float64)[:K], total, column_sums(best[:, None])
@@ -225,7 +228,7 @@ def _exact_top(x: Tensor, book: Book, k: int) -> tuple[Tensor, Tensor]:
         d, tile.padded, tile.dims, tile.rows, tile.slots, tile.split, K_TOP=k, KP=power_above(k + 1),
         DEPTH=depth, EVICT=depth < min(k + 1, blocks * tile.split), PACK=False, LOW=low, PASSES=3, TF32=False,
         HAS_LENGTH=True, HAS_OFFSET=not book.cosine, RAGGED=K % tile.wide != 0, COSINE=book.cosine, FIT=False,
-        RANK_BITS=0, SKIP_ZERO=False, **tile.launch,
+        RANK_BITS=0, SKIP_ZERO=False, UNIT=False, **tile.launch,
     )  # fmt: skip
     kernels_again.settle_kernel[(8 * PROGRAMS,)](
         x, book.exact, book.exact_offset, index, value, listed, list_length, K, d, 16, 256, k, num_warps=8

@@ -30,11 +30,12 @@ def top_kernel(
     K_TOP: tl.constexpr, KP: tl.constexpr, DEPTH: tl.constexpr, EVICT: tl.constexpr, PACK: tl.constexpr,
     LOW: tl.constexpr, PASSES: tl.constexpr, TF32: tl.constexpr, HAS_LENGTH: tl.constexpr, HAS_OFFSET: tl.constexpr,
     RAGGED: tl.constexpr, COSINE: tl.constexpr, FIT: tl.constexpr, RANK_BITS: tl.constexpr,
-    SKIP_ZERO: tl.constexpr,
+    SKIP_ZERO: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     """One tile of BM rows against the whole codebook.
 
     Programs that run together take their rows from different sub-blocks, lest they wait for each other's counters.
+    UNIT says that rows have length one (or zero, which a cosine does not mind): their lengths are not computed.
     """
     tile = tl.program_id(0)
     start = (tile % groups) * sub + (tile // groups) * BM
@@ -62,7 +63,9 @@ def top_kernel(
         xt = tl.load(x + at + dim[None, :], mask=inside, other=0.0)
         if PASSES == 3:
             xl = tl.load(x_low + at + dim[None, :], mask=inside, other=0.0)
-        if HAS_LENGTH:
+        if UNIT:
+            length = tl.full([BM], 1.0, tl.float32)
+        elif HAS_LENGTH:
             length = tl.load(row_length + rows, mask=live, other=0.0)
         else:
             wide_x = xt.to(tl.float32)
@@ -84,7 +87,9 @@ def top_kernel(
                 BM, SLOTS, SPLIT, DEPTH, EVICT, PACK, HAS_OFFSET, RAGGED,
             )  # fmt: skip
     else:
-        length = tl.load(row_length + rows, mask=live, other=0.0)
+        length = tl.full([BM], 1.0, tl.float32)
+        if not UNIT:
+            length = tl.load(row_length + rows, mask=live, other=0.0)
         part = tl.arange(0, BD)
         steps: tl.constexpr = DP // BD
         s = tl.zeros([BM, BN], tl.float32)
@@ -138,7 +143,8 @@ def top_kernel(
             rows, live & ~doubtful, values, indices, length, code, weight, counts, best, K, sub, beta, scale,
             K_TOP, KP, COSINE, RANK_BITS, SKIP_ZERO,
         )  # fmt: skip
-        tl.atomic_max(longest, tl.max(length, 0))
+        if not UNIT:
+            tl.atomic_max(longest, tl.max(length, 0))
     else:
         put = rows.to(tl.int64)[:, None] * K_TOP + rank
         tl.store(index + put, indices, mask=live[:, None] & (rank < K_TOP))

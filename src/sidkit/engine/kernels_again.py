@@ -22,6 +22,7 @@ def repair_kernel(
     D: tl.constexpr, DP: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, K_TOP: tl.constexpr,
     KP: tl.constexpr, PASSES: tl.constexpr, TF32: tl.constexpr, HAS_LENGTH: tl.constexpr,
     HAS_OFFSET: tl.constexpr, COSINE: tl.constexpr, RANK_BITS: tl.constexpr, SKIP_ZERO: tl.constexpr,
+    UNIT: tl.constexpr,
 ):  # fmt: skip
     """The listed rows again, with the top k themselves kept instead of slots: slow, and right for any scores."""
     many = tl.load(list_length)
@@ -36,7 +37,9 @@ def repair_kernel(
         grow = tl.full([BM], 1.0, tl.float32)
         if PASSES == 3:
             grow = tl.load(row_scale + rows) * book_scale
-        if HAS_LENGTH:
+        if UNIT:
+            length = tl.full([BM], 1.0, tl.float32)
+        elif HAS_LENGTH:
             length = tl.load(row_length + rows)
         else:
             square = tl.zeros([BM], tl.float32)

@@ -20,6 +20,7 @@ def dense_kernel(
     x, c, offset, sums, mass, best, n, K, beta, scale, run,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, KB: tl.constexpr, K_TOP: tl.constexpr,
     HAS_OFFSET: tl.constexpr, RAGGED: tl.constexpr, COSINE: tl.constexpr, SKIP_ZERO: tl.constexpr,
+    UNIT: tl.constexpr,
 ):  # fmt: skip
     """`run` tiles of BM rows: their sums (programs, KB, DP) and mass (programs, KB); best (n,) similarity of each."""
     program = tl.program_id(0)
@@ -36,14 +37,19 @@ def dense_kernel(
         if D != DP:
             inside = inside & (dim < D)[None, :]
         xt = tl.load(x + rows.to(tl.int64)[:, None] * D + dim[None, :], mask=inside, other=0.0)
-        wide = xt.to(tl.float32)
-        square = tl.sum(wide * wide, 1)
+        square = tl.full([BM], 1.0, tl.float32)
+        if not UNIT:
+            wide = xt.to(tl.float32)
+            square = tl.sum(wide * wide, 1)
         s = tl.dot(xt, tl.trans(ct))
         if HAS_OFFSET:
             s += tl.load(offset + number)[None, :]
         if RAGGED:
             s = tl.where((number < K)[None, :], s, WORST)
-        if COSINE:
+        if UNIT:
+            slope = square
+            shift = tl.zeros([BM], tl.float32)
+        elif COSINE:
             slope = 1.0 / tl.where(square > 0, tl.sqrt_rn(square), 1.0)
             shift = tl.zeros([BM], tl.float32)
         else:
