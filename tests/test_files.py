@@ -9,7 +9,7 @@ import time
 import pytest
 
 from sidkit.errors import StoreError
-from sidkit.files import replace_file, replace_folder, sweep
+from sidkit.files import discard, replace_file, replace_folder, sweep
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -85,3 +85,13 @@ def test_kill_9_at_any_moment_leaves_one_whole_version(tmp_path, rng):
     with replace_folder(target) as folder:
         (folder / "a").write_text("last")
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_discarded_folder_is_gone_whole_even_if_removing_it_is_cut_short(tmp_path, monkeypatch):
+    folder = tmp_path / "tok.unfinished"
+    (folder / "stage-0").mkdir(parents=True)
+    monkeypatch.setattr("sidkit.files._remove", lambda path: None)
+    discard(folder)
+    assert not folder.exists()
+    assert len(list(tmp_path.iterdir())) == 1  # hidden, for the next writer to sweep away
+    discard(folder)  # nothing to do, nothing said

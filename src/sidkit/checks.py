@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,23 @@ from numpy.typing import NDArray
 
 from .errors import BadRowsError
 from .progress import Progress, Silent
-from .rows import CHUNK, Source
+from .rows import CHUNK, Source, Wrapped
 
-__all__ = ["bad_rows_error", "find_bad_rows", "require_good_rows"]
+__all__ = ["Checked", "bad_rows_error", "find_bad_rows", "require_good_rows"]
 
 
-def find_bad_rows(source: Source, progress: Progress | None = None) -> dict[int, str]:
-    """Row number -> what is wrong with it, for every row that holds NaN or infinity or is zero."""
+Look = Callable[[NDArray[Any]], None]
+
+
+def find_bad_rows(source: Source, progress: Progress | None = None, look: Look | None = None) -> dict[int, str]:
+    """Row number -> what is wrong with it, for every row that holds NaN or infinity or is zero.
+
+    look, where given, sees every chunk in passing.
+    """
     report, start, bad = progress or Silent(), 0, {}
     for x in source.chunks(CHUNK):
+        if look is not None:
+            look(x)
         for row in np.flatnonzero(~_usable(x)):
             bad[start + int(row)] = _complaint(x[row])
         start += len(x)
@@ -26,11 +34,21 @@ def find_bad_rows(source: Source, progress: Progress | None = None) -> dict[int,
     return bad
 
 
-def require_good_rows(source: Source, progress: Progress | None = None) -> None:
+def require_good_rows(source: Source, progress: Progress | None = None, look: Look | None = None) -> None:
     """An error that counts the bad rows and names the first few, or nothing."""
-    bad = find_bad_rows(source, progress)
+    bad = find_bad_rows(source, progress, look)
     if bad:
         raise bad_rows_error(source, bad)
+
+
+class Checked(Wrapped):
+    """A source whose rows are checked as they are read. The first bad one ends the work; the error counts all."""
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        for x in self.source.chunks(size, start):
+            if not _usable(x).all():
+                require_good_rows(self.source)
+            yield x
 
 
 def bad_rows_error(source: Source, bad: Mapping[int, str]) -> BadRowsError:

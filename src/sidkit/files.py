@@ -13,12 +13,12 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import StoreError
 
-__all__ = ["replace_file", "replace_folder", "sweep"]
+__all__ = ["discard", "replace_file", "replace_folder", "sweep"]
 
 _LEFTOVER = re.compile(r"^\..+\.sidkit-(\d+)-[0-9a-f]{8}$")
 
@@ -50,6 +50,14 @@ def replace_folder(path: Path) -> Iterator[Path]:
                 if not (path / old.name).exists():
                     os.rename(old, path / old.name)
         _flush(path.parent)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder that may be read again: it is gone in one rename, whenever we are killed."""
+    hidden = folder.parent / f".{folder.name}.sidkit-{os.getpid()}-{secrets.token_hex(4)}"
+    with suppress(OSError):
+        os.rename(folder, hidden)
+        _remove(hidden)
 
 
 def sweep(folder: Path) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import require_good_rows
-from .errors import InputError, SpecError, need
+from .checks import Checked
+from .errors import InputError
+from .place import chosen
 from .progress import Progress, Silent
 from .rows import ArraySource, LocalRows, Rows, Source
+from .scratch import checked_copy
 
 __all__ = ["as_rows", "as_source"]
+
+Check = Literal["first", "read", "done"]
 
 
 def as_rows(
@@ -23,16 +28,19 @@ def as_rows(
     progress: Progress | None = None,
     dtype: np.dtype[Any] | None = None,
     d: int | None = None,
-    check: bool = True,
+    check: Check = "first",
+    scratch: Path | None = None,
+    work: float = 0.0,
 ) -> Rows:
     """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are.
 
     device: "cpu"; "cuda", which copies rows to the GPU, or streams them there if they do not fit; "auto", which leaves
-    rows where they are.
-    dtype: what to compute in, if not the rows' own; d: the dimension they must have; check: False where it was done.
+    tensors where they are and takes a GPU for other rows if there is one and it pays (`place.chosen`).
+    dtype: what to compute in, if not the rows' own; d: the dimension they must have.
+    check: whether bad rows are looked for "first", which also copies rows that are slow to read to a file in the folder
+    scratch; as they are "read"; or were already ("done").
+    work: codewords that each row will be compared with.
     """
-    if device.partition(":")[0] not in ("auto", "cpu", "cuda"):
-        raise SpecError(f"device must be auto, cpu or cuda, not {device!r}")
     if not isinstance(X, Source) and hasattr(X, "reduce") and hasattr(X, "map"):
         other = dtype is not None and hasattr(X, "cast") and X.dtype != dtype
         return replace(_of_dimension(X, d), cast=dtype) if other else _of_dimension(X, d)  # type: ignore[no-any-return]
@@ -42,11 +50,13 @@ def as_rows(
 
         return on_device(_of_dimension(X, d), progress=report)
     source = _of_dimension(as_source(X), d)
-    if check:
+    device = chosen(device, source, work if dtype in (None, np.float32) else 0.0)
+    if check == "first" or (check == "read" and device.startswith("cuda")):
         report.start("check", source.shape[0])
-        require_good_rows(source, report)
+        source = checked_copy(source, scratch, report)
+    elif check == "read":
+        source = Checked(source)
     if device.startswith("cuda"):
-        _require_gpu()
         from .rows_cuda import on_device
 
         return on_device(source, device, progress=report)
@@ -57,12 +67,6 @@ def _of_dimension(rows: Any, d: int | None) -> Any:
     if d is not None and rows.shape[1] != d:
         raise InputError(f"this tokenizer was fitted on {d}-dimensional rows; these have {rows.shape[1]}")
     return rows
-
-
-def _require_gpu() -> None:
-    torch = need("torch", "torch", "computing on a CUDA device")
-    if not torch.cuda.is_available():
-        raise SpecError("there is no CUDA device here; use --device cpu")
 
 
 def as_source(X: Any) -> Source:

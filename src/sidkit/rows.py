@@ -32,6 +32,7 @@ __all__ = [
     "Rows",
     "Source",
     "Taken",
+    "Wrapped",
     "add_in_tree",
     "choose",
     "leading_steps",
@@ -145,6 +146,30 @@ class ArraySource:
 
     def name(self, row: int) -> str:
         return f"row {row}"
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapped:
+    """A source made of another one: all is the other's but what a subclass says."""
+
+    source: Source
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        return self.source.chunks(size, start)
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(numbers)
+
+    def name(self, row: int) -> str:
+        return self.source.name(row)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from .engine import native
 from .errors import InputError, SpecError
 from .geometry import Array
 from .open import as_rows
+from .place import work_of_fit
 from .prepare import FittedRemoveMean
 from .progress import Progress, Silent
 from .rows import Rows, leading_steps
@@ -60,7 +61,8 @@ class Tokenizer:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
         report = progress or Silent()
-        rows = as_rows(X, device=device, progress=report)
+        beside = None if checkpoint is None else Path(checkpoint).absolute().parent
+        rows = as_rows(X, device, report, scratch=beside, work=work_of_fit(self.stages))
         if rows.shape[0] == 0:
             raise InputError("there are no rows to fit")
         mark = fingerprint(rows)
@@ -141,7 +143,7 @@ class FittedTokenizer:
             from .windows import encode_in_windows
 
             return encode_in_windows(self, X, device, report, checkpoint)
-        rows = as_rows(X, device=device, progress=report, dtype=np.dtype(self.dtype), d=self.d)
+        rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
         report.start("encode", rows.shape[0])
         return rows.map(self.chain).codes()
 

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from .card import fingerprint
 from .checkpoint import Checkpoint
+from .checks import Checked
 from .open import as_rows, as_source
+from .place import chosen
 from .progress import Progress
-from .rows import Source
+from .rows import Wrapped
 from .spec import to_plain
 
 if TYPE_CHECKING:
@@ -27,21 +29,16 @@ __all__ = ["Window", "encode_in_windows", "identity_of"]
 WINDOW = 1 << 20  # rows that a killed run may lose
 
 
-@dataclass(frozen=True)
-class Window:
+@dataclass(frozen=True, eq=False)
+class Window(Wrapped):
     """Some rows of a source that lie together, numbered from 0."""
 
-    source: Source
     start: int
     stop: int
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.stop - self.start, self.source.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
 
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         left = self.shape[0] - start
@@ -62,16 +59,17 @@ def encode_in_windows(
     fitted: FittedTokenizer, X: Any, device: str, report: Progress, folder: str | Path
 ) -> NDArray[np.int32]:
     """The tokens of all rows; those of windows that lie in the folder are not computed again."""
-    source = as_source(X)
-    rows = as_rows(source, "cpu", report, d=fitted.d)
-    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows)))
+    source = Checked(as_source(X))
+    rows = as_rows(source, "cpu", report, d=fitted.d, check="done")
+    device = chosen(device, source, sum(fitted.sizes) if fitted.dtype == "float32" else 0.0)
+    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16)))
     out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
     report.start("encode", len(out))
     for start in range(0, len(out), WINDOW):
         window = Window(source, start, min(start + WINDOW, len(out)))
         saved = kept.load(f"rows-{start}")
         if saved is None:
-            part = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check=False)
+            part = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check="done")
             codes = part.map(fitted.chain).codes()
             kept.save(f"rows-{start}", {"codes": codes}, {})
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from shutil import rmtree
 from typing import Annotated
 
 import typer
@@ -55,6 +54,7 @@ def embed(
         raise SpecError("name a file of items and, with -o, a file to write; or --query and --encoder")
     from ..encoder import beside
     from ..encoder.job import Choice, embed_file
+    from ..files import discard
     from ..items import read_texts
     from ..terminal import Terminal
 
@@ -64,7 +64,7 @@ def embed(
     unfinished = fresh_unfinished(output, resume)
     with Terminal() as progress:
         facts = embed_file(ids, texts, output, choice, unfinished, progress, queries)
-    rmtree(unfinished, ignore_errors=True)
+    discard(unfinished)
     if as_json:
         print(json.dumps({"output": str(output), **facts}))
         return None

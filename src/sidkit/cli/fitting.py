@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from shutil import rmtree
 from typing import Annotated, Any
 
 import typer
@@ -62,6 +61,8 @@ def fit(
     Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves what it had finished beside
     it, as OUTPUT.unfinished; --resume goes on from there.
     """
+    from ..files import discard
+    from ..place import place_of, said
     from ..store import check_target, load
     from ..terminal import Terminal, print_quality
 
@@ -74,12 +75,15 @@ def fit(
         unfinished = fresh_unfinished(output, resume)
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
         fitted.save(output)
-        rmtree(unfinished, ignore_errors=True)
-    facts = dict(load(output).facts)
+        discard(unfinished)
+    facts, place = dict(load(output).facts), place_of(fitted.fitted_rows)
     if as_json:
-        print(json.dumps({"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, **facts}))
+        told = {"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, "ran": place}
+        print(json.dumps(told | facts))
         return
     print_quality(facts["quality"], fitted.sizes)
+    if place:
+        print(f"\n{said(place)}")
     print(f"\nwrote {output}; next: sidkit encode {output} {embeddings} -o sids.parquet")
 
 
@@ -102,6 +106,7 @@ def encode(
     Give every embedding its semantic ID. Row order and ids are kept. An encoding that is stopped leaves what it had
     finished beside the output, as OUTPUT.unfinished; --resume goes on from there.
     """
+    from ..files import discard
     from ..sids import SidTable, template_named
     from ..store import load
     from ..terminal import Terminal
@@ -119,7 +124,7 @@ def encode(
             print(f"{item}\t{sid}")
         return
     table.to_parquet(output, form)
-    rmtree(unfinished, ignore_errors=True)
+    discard(unfinished)
     print(f"wrote {len(table):,} semantic IDs to {output}; next: sidkit report {output}")
 
 

@@ -154,9 +154,9 @@ def require_writable(path: Path) -> None:
 
 def fresh_unfinished(output: Path, resume: bool) -> Path:
     """The folder for what a stopped run leaves beside its output; emptied unless the run goes on with it."""
-    from shutil import rmtree
+    from ..files import discard
 
     folder = output.parent / f"{output.name}.unfinished"
     if not resume:
-        rmtree(folder, ignore_errors=True)
+        discard(folder)
     return folder
