@@ -100,7 +100,7 @@ def print_report(facts: Mapping[str, Any], written: Sequence[Any] = ()) -> None:
     console = Console(highlight=False)
     told = facts["verdict"]
     colours = {"good": "green", "watch": "yellow", "poor": "red"}
-    console.print(Text(told["headline"], style=f"bold {colours[told['grade']]}"))
+    console.print(Text(told["headline"], style=f"bold {colours[told['grade']]}"), soft_wrap=True)
     for found in told["findings"]:
         console.print(Text.assemble((f"{found['grade']:>6}  ", colours[found["grade"]]), found["text"]), soft_wrap=True)
     console.print()

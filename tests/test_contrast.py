@@ -1,0 +1,211 @@
+"""Two tokenizers on the same items: pairs counted one by one, the case studies by planted answers, the page."""
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from browser import overflows, watched
+from sidkit.encoder import choose
+from sidkit.errors import InputError, SpecError
+from sidkit.recipes import prq_kmeans, rq_kmeans
+from sidkit.report.cases import RULES, collision_case, query_case
+from sidkit.report.compare import compare
+from sidkit.report.compare_page import compare_page, comparison_figures, sides_of
+from sidkit.report.contrast import aligned, contrast
+from sidkit.sids import SidTable
+from test_cli import sidkit
+
+TITLE = "<script>document.title = 'taken'</script>"
+
+
+def table(codes, sizes, ids=None):
+    codes = np.array(codes)
+    return SidTable(np.arange(len(codes)) if ids is None else ids, codes, sizes)
+
+
+class TestContrast:
+    def test_pairs_and_items_are_those_counted_one_by_one(self, rng):
+        a, b = (table(rng.integers(0, 4, (60, 2)), (4, 4)) for _ in "ab")
+        found = contrast(a, b)
+        sids = [[tuple(row) for row in one.codes.tolist()] for one in (a, b)]
+        merged = [(i, j) for i, j in combinations(range(60), 2) if sids[0][i] == sids[0][j]]
+        assert found["pairs_merged"] == len(merged)
+        assert found["pairs_separated"] == sum(sids[1][i] != sids[1][j] for i, j in merged)
+        freed = [i for i in range(60) if sids[0].count(sids[0][i]) > 1 and sids[1].count(sids[1][i]) == 1]
+        assert found["items_separated"] == len(freed)
+
+    def test_the_group_that_is_divided_into_most_pairs_comes_first(self):
+        a = table([[0, 0]] * 4 + [[1, 0]] * 4 + [[2, 0]] * 2, (3, 1))
+        b = table([[0, 0], [0, 1], [0, 2], [0, 3]] + [[1, 0]] * 3 + [[1, 1]] + [[2, 0]] * 2, (3, 4))
+        texts = ["a mug"] * 4 + ["red hat", "red cap", "red hat", "blue hat"] + ["x", "y"]
+        groups = contrast(a, b, texts, groups=5)["groups"]
+        assert [(group["sid"], group["items"]) for group in groups] == [("<a_0><b_0>", 4), ("<a_1><b_0>", 4)]
+        assert [branch["items"] for branch in groups[1]["branches"]] == [3, 1]
+        assert groups[1]["branches"][1]["texts"] == ["blue hat"]
+        assert groups[1]["branches"][1]["words"] == ["blue"]
+
+    def test_tables_are_joined_by_id(self):
+        a = table([[0], [1], [2]], (3,), ["x", "y", "z"])
+        b = table([[1], [0], [0]], (2,), ["z", "x", "w"])
+        one, other, rows = aligned(a, b)
+        assert one.ids.to_pylist() == other.ids.to_pylist() == ["x", "z"]
+        assert (one.codes.ravel().tolist(), other.codes.ravel().tolist(), rows.tolist()) == ([0, 2], [0, 1], [0, 2])
+        with pytest.raises(InputError, match="share no item"):
+            aligned(a, table([[0]], (1,), ["q"]))
+
+
+class TestCollisionCase:
+    # five groups under a; what b does to each is planted
+    A = [[0]] * 4 + [[1]] * 6 + [[2]] * 8 + [[3]] * 3 + [[4]]
+    B = (
+        [[0, 0, 0]] * 2 + [[0, 1, 0]] * 2  # meets all rules
+        + [[1, 0, 0]] * 2 + [[1, 0, 1]] * 2 + [[1, 1, 0]] * 2  # as well, and is larger: chosen
+        + [[2, 0, 0]] * 7 + [[2, 1, 0]]  # one branch of a single item
+        + [[3, 0, 0], [4, 0, 0], [5, 0, 0]]  # no common first token
+        + [[6, 0, 0]]
+    )  # fmt: skip
+
+    def test_the_rule_takes_the_largest_group_that_meets_it(self):
+        words = ["indoor"] * 2 + ["outdoor"] * 2
+        texts = ["x"] * 4 + ["indoor slipper"] * 2 + ["outdoor slipper"] * 2 + ["travel slipper"] * 2 + words * 3
+        found = collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), texts)
+        assert (found["sid"], found["items"], found["groups"]) == ("<a_1>", 6, 2)
+        assert found["rules"] == list(RULES)
+        assert found["prefixes_per_level"] == [1, 2, 3]
+        assert [branch["codes"] for branch in found["branches"]] == [[1, 0, 0], [1, 0, 1], [1, 1, 0]]
+        assert [branch["words"] for branch in found["branches"]] == [["indoor"], ["outdoor"], ["travel"]]
+        assert found["words"][0] == "slipper"
+
+    def test_rules_are_dropped_one_by_one_and_it_is_said(self):
+        keep = [*range(10, 18), *range(18, 21)]
+        found = collision_case(table([self.A[i] for i in keep], (5,)), table([self.B[i] for i in keep], (7, 2, 2)))
+        assert (found["items"], found["rules"]) == (8, list(RULES[:2]))
+        last = collision_case(table(self.A[18:21], (5,)), table(self.B[18:21], (7, 2, 2)))
+        assert (last["items"], last["rules"], last["prefixes_per_level"]) == (3, [], [3, 3, 3])
+
+    def test_a_sid_can_be_asked_for(self):
+        found = collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), sid=(2,))
+        assert [branch["items"] for branch in found["branches"]] == [7, 1]
+        with pytest.raises(InputError, match="two or more"):
+            collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), sid=(4,))
+
+    def test_no_collision_is_said(self):
+        with pytest.raises(InputError, match="no collision to follow"):
+            collision_case(table([[0], [1]], (2,)), table([[0], [1]], (2,)))
+
+
+class TestQueryCase:
+    def test_items_and_next_tokens_under_the_prefix_are_counted(self):
+        codes = [[0, 0, 0], [0, 0, 0], [0, 0, 2], [0, 1, 0], [1, 0, 0]]
+        texts = ["hotel towel", "hotel soap", "hotel lamp", "tent", "boat"]
+        found = query_case("hotel", (0, 0, 1), table(codes, (2, 2, 3)), 2, texts)
+        assert (found["prefix"], found["items"], found["next_tokens"]) == ("<a_0><b_0>", 3, 2)
+        assert found["items_per_level"] == [4, 3, 0]
+        assert found["words"][0] == "hotel"
+        assert [(branch["prefix"], branch["items"]) for branch in found["branches"]] == [
+            ("<a_0><b_0><c_0>", 2),
+            ("<a_0><b_0><c_2>", 1),
+        ]
+        assert query_case("hotel", (0, 0, 0), table(codes, (2, 2, 3)), 3)["next_tokens"] is None
+        with pytest.raises(SpecError, match="between 1 and 3"):
+            query_case("hotel", (0, 0, 0), table(codes, (2, 2, 3)), 4)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A shop of three kinds of things, embedded by a kept encoder, with two tokenizers and their SIDs."""
+    folder = tmp_path_factory.mktemp("shop")
+    kinds = ("hotel towel white", "hotel lobby lamp", "camping tent green")
+    titles = [f"{kinds[i % 3]} {TITLE if i == 0 else ''} v{i % 17}" for i in range(300)]
+    encoder = choose("tfidf", titles, 24)
+    X = encoder.embed(titles)
+    encoder.save(folder / "items.encoder")
+    ids = [f"P{i}" for i in range(300)]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+    pq.write_table(pa.table({"item_id": ids, "title": titles, "embedding": vectors}), folder / "items.parquet")
+    for name, recipe in (("a", rq_kmeans), ("b", prq_kmeans)):
+        fitted = recipe((4, 4, 4)).fit(X, seed=0)
+        fitted.save(folder / f"tok-{name}")
+        SidTable(ids, fitted.encode(X), fitted.sizes).to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+class TestCommands:
+    def test_case_collisions_in_every_form(self, shop):
+        from sidkit.cli import app
+
+        files = [str(shop / name) for name in ("a.parquet", "b.parquet")]
+        told = {
+            form: CliRunner().invoke(
+                app, ["case", "collisions", *files, "--items", str(shop / "items.parquet"), "--format", form]
+            )
+            for form in ("table", "json", "markdown", "latex", "csv")
+        }
+        found = json.loads(told["json"].output)
+        assert found["sid"] in told["table"].output
+        assert found["branches"][0]["sid"] in told["table"].output
+        assert told["markdown"].output.splitlines()[0] == "| branch | L2 | SID | items | keywords |"
+        assert r"\toprule" in told["latex"].output
+        assert "table, json, markdown, latex" in str(told["csv"].exception)
+
+    def test_case_query_embeds_as_the_items_were_and_lands_among_their_kind(self, shop):
+        arguments = ("case", "query", "camping tent", shop / "items.parquet", shop / "tok-a", shop / "tok-b")
+        found = json.loads(sidkit(*arguments, "--items", shop / "items.parquet", "--level", "1", "--json"))
+        assert list(found) == ["tok-a", "tok-b"]
+        for one in found.values():
+            assert one["items"] == one["items_per_level"][0] > 0
+            assert "tent" in one["words"]
+        assert "knows nothing of 'zzzz'" in sidkit("case", "query", "zzzz", *arguments[3:], check=1)
+        assert "no such encoder folder" in sidkit(*arguments, "--encoder", shop / "none", check=1)
+
+    def test_compare_writes_a_page_beside_its_runs_and_takes_fitted_tokenizers(self, shop, tmp_path):
+        arguments = ("-r", f"prq-kmeans,{shop / 'tok-a'}", "--sizes", "4-4-4", "--seeds", "x2", "--map", "pca")
+        told = sidkit("compare", shop / "items.parquet", "-o", tmp_path / "compare.html", *arguments)
+        assert f"wrote {tmp_path / 'compare.html'}" in told
+        assert len(list((tmp_path / "compare-runs").iterdir())) == 2
+        page = (tmp_path / "compare.html").read_text()
+        assert 'id="pairs"' in page
+        assert "camping tent" in page  # the texts of the embeddings' own file
+        again = sidkit("compare", shop / "items.parquet", "-o", tmp_path / "compare-runs", *arguments)
+        assert "3 runs over seeds 0, 1; 2 were on disk already" in again
+
+
+@pytest.fixture(scope="module")
+def made(shop, tmp_path_factory):
+    """The page of a comparison over three seeds, what it compares, and its figures."""
+    folder = tmp_path_factory.mktemp("page")
+    X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
+    ids, texts = (pq.read_table(shop / "items.parquet")[name] for name in ("item_id", "title"))
+    found = compare(X, {"prq": prq_kmeans((4, 4, 4)), "rq <b>": rq_kmeans((4, 4, 4))}, [0, 1, 2], folder)
+    sides = sides_of(found, X, ids)
+    figures = comparison_figures(found, sides, "pca")
+    (folder / "page.html").write_text(compare_page(found, sides, figures, "Shop & co", texts.to_pylist()))
+    return folder / "page.html", found, figures
+
+
+class TestPage:
+    def test_panels_of_a_figure_have_the_same_scales(self, made):
+        figures = {figure.name: figure for figure in made[2]}
+        for name in ("lorenz", "buckets", "centroids"):
+            assert [panel.title for panel in figures[name].panels] == ["prq", "rq <b>"]
+            assert len({(panel.x_range, panel.y_range) for panel in figures[name].panels}) == 1
+
+    def test_bars_are_means_and_whiskers_the_spread_of_seeds(self, made):
+        _, found, figures = made
+        values = [run["icr_per_item"] for run in found.figures["prq"]]
+        bar = figures[0].panels[0].series[0]
+        assert bar.y[1] == pytest.approx(np.mean(values))
+        assert bar.spread[1] == pytest.approx(np.std(values, ddof=1))
+
+    def test_the_page_fits_a_phone_and_shows_hostile_texts_as_they_are(self, browser, made):
+        with watched(browser, viewport={"width": 380, "height": 700}) as page:
+            page.goto(made[0].as_uri())
+            assert overflows(page) == 0
+            assert page.title() == "Shop & co"
+            assert page.locator("img, script").count() == 0
+            assert "Merged by prq, separated by rq <b>" in page.locator("#pairs").inner_text()

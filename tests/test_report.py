@@ -1,0 +1,370 @@
+"""The report: the verdict, the figures, the groups it shows, and the page in a real browser."""
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from browser import overflows, watched
+from sidkit.errors import MissingExtraError, SpecError
+from sidkit.recipes import opq_kmeans, prq_kmeans
+from sidkit.report.centroids import MOST, joint_map
+from sidkit.report.chart import Figure, Panel, Series
+from sidkit.report.draw import HEIGHT, WIDTH, Dots, Label, Path, Rect, lay_out, shown
+from sidkit.report.evidence import assess, gather
+from sidkit.report.figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
+from sidkit.report.groups import collision_groups, prefix_tree, typical_prefixes
+from sidkit.report.metrics import gini
+from sidkit.report.page import FORMULAS, report_page
+from sidkit.report.plots import write_figures
+from sidkit.report.svg import figure_svg
+from sidkit.sids import SidTable
+
+HOSTILE = (
+    "<script>document.title = 'taken'; fetch('http://example.org')</script>",
+    "</style></title><img src=x onerror=\"document.title='taken'\">",
+    "'\"><svg onload=alert(1)> & <b>bold</b>",
+    "{titles} %s {0}",
+    "شاي 红茶 \u202eevil\u0000",
+)
+
+
+def evenly_used(n=4096, sizes=(16, 16, 16)):
+    """Every SID exactly once, so that every level is used evenly."""
+    return SidTable(np.arange(n), np.stack(np.unravel_index(np.arange(n), sizes), axis=1).astype(np.int32), sizes)
+
+
+def grades(verdict):
+    return {found["short"]: found["grade"] for found in verdict["findings"]}
+
+
+class TestVerdict:
+    def test_even_use_without_collisions_is_good(self):
+        verdict = assess(evenly_used())["verdict"]
+        assert verdict["grade"] == "good"
+        assert set(grades(verdict).values()) == {"good"}
+        assert [one["value"] for one in verdict["numbers"]] == ["100.0%", "16 of 16", "1"]
+
+    def test_a_collapsed_level_is_called_out_although_collisions_are_low(self):
+        n = 3000
+        codes = np.stack([np.arange(n) % 48, np.arange(n) // 48 % 256, np.arange(n) % 256], axis=1)
+        verdict = assess(SidTable(np.arange(n), codes, (256, 256, 256)))["verdict"]
+        assert verdict["grade"] == "poor"
+        assert "level 1 has collapsed" in verdict["headline"]
+        assert "although few items share a SID" in verdict["headline"]
+        assert verdict["numbers"][1]["value"] == "48 of 256"
+        text = next(found["text"] for found in verdict["findings"] if "level 1" in found["short"])
+        assert "48 of 256" in text
+        assert "does not show it" in text
+
+    def test_dead_codes_and_a_few_heavy_codes_both_count_against_a_level(self):
+        n = 2000
+        heavy = np.where(np.arange(n) < 1800, 0, np.arange(n) % 16)  # all codes occur, one has nine tenths
+        codes = np.stack([np.arange(n) % 16, heavy, np.arange(n) // 16], axis=1)
+        verdict = assess(SidTable(np.arange(n), codes, (16, 16, 128)))["verdict"]
+        assert grades(verdict)["level 2 has collapsed"] == "poor"
+
+    @pytest.mark.parametrize("sharing, grade", [(0.1, "good"), (0.12, "watch"), (0.5, "watch"), (0.52, "poor")])
+    def test_sharing_is_graded_by_its_limits(self, sharing, grade):
+        n = 1000
+        number = np.arange(n)
+        number[: int(n * sharing)] //= 2  # so many items in pairs
+        codes = np.stack([number % 10, number // 10], axis=1)
+        verdict = assess(SidTable(np.arange(n), codes, (10, 100)))["verdict"]
+        assert next(found["grade"] for found in verdict["findings"] if "share" in found["text"]) == grade
+
+    def test_fewer_sids_than_items_is_said(self):
+        codes = np.stack([np.arange(100) % 4, np.arange(100) // 4 % 4], axis=1)
+        assert "there are fewer SIDs than items" in grades(assess(SidTable(np.arange(100), codes, (4, 4)))["verdict"])
+
+    def test_a_level_is_not_asked_for_more_codes_than_there_are_items(self):
+        codes = np.arange(40)[:, None]
+        assert assess(SidTable(np.arange(40), codes, (4096,)))["verdict"]["grade"] == "good"
+
+
+class TestFigures:
+    def test_the_area_under_a_lorenz_curve_is_its_gini(self):
+        counts = np.array([1, 1, 2, 3, 9])
+        panel = lorenz_panel("", [counts], [gini(counts)])
+        line = panel.series[1]
+        assert (line.x[0], line.y[0], line.x[-1], line.y[-1]) == (0, 0, 1, 1)
+        assert 1 - 2 * np.trapezoid(line.y, line.x) == pytest.approx(gini(counts))
+        assert f"{gini(counts):.2f}" in line.name
+
+    def test_the_bucket_curve_counts_prefixes_with_at_least_so_many_items(self):
+        line = bucket_panel("", [np.array([1, 1, 3])]).series[0]
+        assert list(zip(line.x, line.y, strict=True)) == [(1, 3), (1, 3), (1, 1), (3, 1), (3, 1)]
+
+    def test_lines_are_thinned_but_keep_their_ends(self):
+        counts = np.arange(1, 5000)
+        line = bucket_panel("", [counts]).series[0]
+        assert len(line.x) < 400
+        assert (line.x[0], line.y[0], line.x[-1]) == (1, 4999, 4999)
+
+    def test_every_mark_lies_in_its_box(self, rng):
+        table = SidTable(np.arange(500), rng.integers(0, (32, 16, 8), (500, 3)), (32, 16, 8))
+        facts = gather(table)
+        maps = map_panels({"": [rng.normal(size=(9, 2)) for _ in range(3)]})
+        for panel in [panel for figure in facts.figures for panel in figure.panels] + maps:
+            for x, y in points_of(lay_out(panel)):
+                assert -1 <= x <= WIDTH + 1, panel.title
+                assert -1 <= y <= HEIGHT + 1, panel.title
+
+    def test_a_taller_bar_is_drawn_taller_and_a_whisker_spans_its_spread(self):
+        panel = Panel("", "", "", [Series("a", [0, 1], [0.2, 0.4], 0, "bars", [0.1, 0.0])], names=["x", "y"])
+        marks = lay_out(panel)
+        bars = [mark for mark in marks if isinstance(mark, Rect) and mark.tip]
+        assert bars[1].height == pytest.approx(2 * bars[0].height)
+        whisker = next(mark for mark in marks if isinstance(mark, Path) and mark.style == "whisker")
+        assert whisker.points[0][1] - whisker.points[1][1] == pytest.approx(bars[0].height)  # 0.3 - 0.1 = 0.2
+
+    @pytest.mark.parametrize(
+        "value, percent, text",
+        [(0.5, True, "50%"), (0.0123, True, "1.2%"), (3e-8, True, "0%"), (1, True, "100%"), (12345, False, "12.3k")],
+    )
+    def test_numbers_are_told_shortly(self, value, percent, text):
+        assert shown(value, percent) == text
+
+    def test_files_are_what_they_say_and_the_same_every_time(self, tmp_path):
+        figure = Figure("one", "", "", [Panel("A & <B> $x_1$", "x", "y", [Series("<i>", [1, 2], [3, 4])])])
+        for folder in ("a", "b"):
+            write_figures([figure], tmp_path / folder)
+        starts = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}
+        for form, start in starts.items():
+            first, second = ((tmp_path / folder / f"one.{form}").read_bytes() for folder in "ab")
+            assert first.startswith(start)
+            assert first == second
+        assert "<i>" not in figure_svg(figure)
+
+    def test_without_matplotlib_the_extra_is_named_and_svg_still_works(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+        figure = Figure("one", "", "", [Panel("", "", "", [Series("", [1], [1])])])
+        with pytest.raises(MissingExtraError, match=r"sidkit\[report\]"):
+            write_figures([figure], tmp_path)
+        assert [path.name for path in write_figures([figure], tmp_path, ["svg"])] == ["one.svg"]
+        with pytest.raises(SpecError, match="svg, png, pdf"):
+            write_figures([figure], tmp_path, ["jpeg"])
+
+
+def points_of(marks):
+    for mark in marks:
+        match mark:
+            case Path(points) | Dots(points):
+                yield from points
+            case Rect(x, y, width, height):
+                yield from ((x, y), (x + width, y + height))
+            case Label(x, y):
+                yield x, y
+
+
+class TestCentroidMap:
+    def test_pca_keeps_the_distances_of_points_on_a_plane(self, rng):
+        plane = rng.normal(size=(20, 2)) @ np.linalg.qr(rng.normal(size=(6, 2)))[0].T
+        (a, b), method = joint_map([plane[:12], plane[12:]], "pca")
+        assert method == "PCA"
+        assert (len(a), len(b)) == (12, 8)
+        assert np.linalg.norm(a[0] - b[0]) == pytest.approx(np.linalg.norm(plane[0] - plane[12]))
+
+    def test_tsne_keeps_two_far_groups_apart(self, rng):
+        pytest.importorskip("sklearn")
+        (a, b), method = joint_map([rng.normal(size=(30, 8)), rng.normal(size=(30, 8)) + 20], "auto")
+        assert method == "t-SNE"
+        middle = np.linalg.norm(a.mean(axis=0) - b.mean(axis=0))
+        assert middle > np.linalg.norm(a - a.mean(axis=0), axis=1).max()
+
+    def test_spaces_of_different_dimension_have_no_joint_map(self, rng):
+        assert joint_map([rng.normal(size=(4, 3)), rng.normal(size=(4, 2))]) == ([], "")
+
+    def test_many_centroids_are_sampled_evenly(self, rng):
+        places, _ = joint_map([rng.normal(size=(3000, 4)), rng.normal(size=(100, 4))], "pca")
+        assert [len(part) for part in places] == [MOST // 2, 100]
+
+    def test_an_unknown_method_is_an_error(self, rng):
+        with pytest.raises(SpecError, match="auto, tsne, pca"):
+            joint_map([rng.normal(size=(4, 3))], "umap")
+
+
+class TestGroups:
+    def table(self):
+        codes = [[0, 0], [0, 0], [0, 0], [0, 1], [1, 0], [1, 0], [1, 1], [2, 0]]
+        return SidTable([f"i{i}" for i in range(8)], np.array(codes), (4, 2))
+
+    def test_the_most_crowded_sid_comes_first_and_equal_texts_are_counted(self):
+        texts = ["red mug", "red mug", "blue mug", "hat", "left shoe", "right shoe", "sock", "lamp"]
+        groups = collision_groups(self.table(), texts)
+        assert [(group["sid"], group["items"]) for group in groups] == [("<a_0><b_0>", 3), ("<a_1><b_0>", 2)]
+        assert groups[0]["texts"] == ["red mug", "red mug", "blue mug"]
+        assert groups[0]["different_texts"] == 2
+        assert "mug" in groups[0]["words"]
+
+    def test_without_texts_ids_are_shown(self):
+        assert collision_groups(self.table(), None)[0]["ids"] == ["i0", "i1", "i2"]
+
+    def test_no_collision_no_group(self):
+        assert collision_groups(evenly_used(64, (4, 4, 4)), None) == []
+
+    def test_the_tree_names_what_sets_branches_apart(self):
+        codes = np.repeat([[0, 0, 0], [0, 1, 0], [1, 0, 0]], 10, axis=0)
+        texts = ["green tea"] * 10 + ["black tea"] * 10 + ["office lamp"] * 10
+        tree = prefix_tree(SidTable(np.arange(30), codes, (2, 2, 2)), texts)
+        assert [(top["prefix"], top["items"]) for top in tree] == [("<a_0>", 20), ("<a_1>", 10)]
+        assert tree[0]["words"][0] == "tea"
+        assert [branch["words"] for branch in tree[0]["branches"]] == [["green"], ["black"]]
+        assert tree[0]["branches"][0]["branches"][0]["texts"] == ["green tea", "green tea"]
+
+    def test_typical_prefixes_leave_giants_and_dwarfs_out(self):
+        codes = np.concatenate([np.zeros(900, int), np.repeat([1, 2, 3, 4], 50), [5]])[:, None]
+        assert typical_prefixes(SidTable(np.arange(1101), codes, (6,)), 4) == [1, 2, 3, 4]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """Two kinds of items with hostile titles among them, a tokenizer and its SIDs, as files."""
+    folder = tmp_path_factory.mktemp("shop")
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 12, 600)
+    X = (rng.normal(size=(12, 16))[kind] + 0.3 * rng.normal(size=(600, 16))).astype(np.float32)
+    X[:60] = X[0]  # one SID for all hostile titles, so that they are shown
+    titles = [HOSTILE[i % 5] if i < 60 else f"thing of kind{kind[i]} number {i}" for i in range(600)]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 16)
+    ids = [f"P{i}" for i in range(600)]
+    categories = [f"K{k} > <i>{k % 3}" for k in kind]
+    columns = {"item_id": ids, "title": titles, "category": categories, "embedding": vectors}
+    pq.write_table(pa.table(columns), folder / "items.parquet")
+    walks = [[ids[i] for i in rng.permutation(np.flatnonzero(kind == k))[:8]] for k in range(12)]
+    pq.write_table(pa.table({"user": range(12), "items": walks}), folder / "sequences.parquet")
+    fitted = prq_kmeans((8, 8, 4)).fit(X, seed=0)
+    fitted.save(folder / "tok")
+    SidTable(ids, fitted.encode(X), fitted.sizes).to_parquet(folder / "sids.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(shop):
+    """What the command prints as JSON, having written the page and the figures."""
+    from test_cli import sidkit
+
+    told = sidkit(
+        "report", shop / "sids.parquet", shop / "tok", "--items", shop / "items.parquet", "--category", "category",
+        "--sequences", shop / "sequences.parquet", "-o", shop / "report.html", "--figures", shop / "figures", "--json",
+        "--map", "pca",
+    )  # fmt: skip
+    return json.loads(told)
+
+
+JUDGED = ["behaviour", "neighbours", "categories"]
+FIGURES = ["utilisation", "lorenz", "buckets", "carryover", "tokens", "centroids", *JUDGED]
+
+
+class TestCommand:
+    def test_all_inputs_give_all_sections_all_figures_and_json(self, shop, written):
+        page = (shop / "report.html").read_text()
+        for anchor in (*FIGURES, "formulas", "levels", "groups", "tree", "limits"):
+            assert f'<section id="{anchor}"' in page
+            assert page.count(f'href="#{anchor}"') == 1
+        assert sorted(path.name for path in (shop / "figures").iterdir()) == sorted(
+            f"{name}.{form}" for name in FIGURES for form in ("svg", "png", "pdf")
+        )
+        assert written["sizes"] == [8, 8, 4]
+        assert written["carryover"]["passed_on"] == pytest.approx([0, 0, 0], abs=1e-6)
+        assert written["behaviour"]["transitions"] == 12 * 7
+        assert written["verdict"]["headline"] in page
+
+    def test_every_collision_formula_is_printed_with_its_value(self, shop, written):
+        page = (shop / "report.html").read_text()
+        codes = SidTable.from_parquet(shop / "sids.parquet").codes
+        counts = np.unique(codes, axis=0, return_counts=True)[1]
+        alone, n, distinct = (counts == 1).sum(), len(codes), len(counts)
+        values = [alone / distinct, alone / n, 1 - alone / n, (n - distinct) / n]
+        for (name, formula, key, _), value in zip(FORMULAS, values, strict=True):
+            assert written[key] == pytest.approx(value)
+            assert f"<td>{name}</td><td><code>{formula}</code></td><td><b>{value:.2%}</b></td>" in page
+
+    def test_the_page_asks_for_nothing_and_says_what_to_look_for(self, shop, written):
+        page = (shop / "report.html").read_text()
+        assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//|@import|url\(""", page)
+        assert page.count("Look for:") == len(FIGURES) + 5
+        assert "<script" not in page
+
+    def test_without_output_the_verdict_and_the_table_are_printed(self, shop):
+        from test_cli import sidkit
+
+        told = sidkit("report", shop / "sids.parquet")
+        assert assess(SidTable.from_parquet(shop / "sids.parquet"))["verdict"]["headline"] in told
+        assert told.splitlines()[-3].split()[:2] == ["1", "8"]
+
+    def test_wrong_input_is_named_before_any_work(self, shop, tmp_path):
+        from test_cli import sidkit
+
+        sids, items = shop / "sids.parquet", shop / "items.parquet"
+        prq_kmeans((4, 4)).fit(np.random.default_rng(0).normal(size=(50, 4)), seed=0).save(tmp_path / "other")
+        assert "sizes (4, 4)" in sidkit("report", sids, tmp_path / "other", check=1)
+        assert "--items" in sidkit("report", sids, "--category", "category", check=1)
+        assert "no column 'titel'" in sidkit("report", sids, "--items", items, "--text", "titel", check=1)
+        assert "svg, png, pdf" in sidkit("report", sids, "--figures", tmp_path, "--formats", "gif", check=1)
+        assert not list(tmp_path.glob("*.html"))
+
+    def test_a_tokenizer_without_residual_levels_has_no_carryover_and_no_map(self, rng):
+        X = rng.normal(size=(300, 7)).astype(np.float32)
+        fitted = opq_kmeans((8, 8)).fit(X, seed=0)
+        found = gather(SidTable(np.arange(300), fitted.encode(X), fitted.sizes), fitted)
+        assert "carryover" not in found.facts
+        assert "centroids" not in [figure.name for figure in found.figures]
+
+    def test_the_page_does_not_grow_with_the_items(self, rng):
+        sizes = (512, 256, 64)
+        pages = []
+        for n in (2_000, 200_000):
+            table = SidTable(np.arange(n), rng.integers(0, sizes, (n, 3)), sizes)
+            pages.append(report_page(gather(table, texts=["a thing with a title"] * n), "big"))
+        assert len(pages[1]) < 1.5 * len(pages[0]) < 150_000
+
+
+class TestInTheBrowser:
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_the_page_fits_a_phone_and_stays_silent(self, browser, shop, written, scheme):
+        with watched(browser, viewport={"width": 380, "height": 700}, color_scheme=scheme) as page:
+            page.goto((shop / "report.html").as_uri())
+            assert overflows(page) == 0
+            ink, paper = page.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
+            assert (lightness(ink) > lightness(paper)) == (scheme == "dark")
+            assert page.locator("svg").first.bounding_box()["width"] > 250
+
+    def test_hostile_titles_are_shown_as_they_are_and_do_nothing(self, page, shop, written):
+        page.goto((shop / "report.html").as_uri())
+        assert page.title() == "sids"
+        assert page.locator("img, script, b:text('bold')").count() == 0
+        shown = page.locator("#groups").inner_text()
+        assert HOSTILE[0] in shown
+        assert HOSTILE[2] in shown
+        assert HOSTILE[3] in shown
+
+    def test_contents_lead_to_their_sections_and_figures_have_names(self, page, shop, written):
+        page.goto((shop / "report.html").as_uri())
+        links = page.locator("nav a").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+        assert all(page.locator(link).is_visible() for link in links)
+        page.locator("nav a").last.click()
+        assert page.url.endswith(links[-1])
+        names = page.locator("svg").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+        assert all(names)
+        assert len(names) == page.locator("svg[role=img]").count()
+
+    def test_on_paper_everything_is_dark_on_white(self, browser, shop, written):
+        with watched(browser, color_scheme="dark") as page:
+            page.goto((shop / "report.html").as_uri())
+            page.emulate_media(media="print")
+            ink, paper = page.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
+            assert lightness(ink) < 100 < lightness(paper)
+            assert not page.locator("nav").is_visible()
+
+
+def lightness(colour):
+    return sum(map(float, re.findall(r"[\d.]+", colour)[:3])) / 3
+
+
+def test_prefix_sizes_are_worked_by_hand():
+    sizes = prefix_sizes(np.array([[0, 0], [0, 1], [0, 1], [1, 0]]), (2, 2))
+    assert [part.tolist() for part in sizes] == [[1, 3], [1, 1, 2]]
