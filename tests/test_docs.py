@@ -71,6 +71,12 @@ def test_every_command_example_runs(shop):
             codes = pq.read_table(shop / "sids.parquet").column("codes")[0].as_py()
             example = example.replace("<a_12><b_3>", f"<a_{codes[0]}><b_{codes[1]}>")
         run(example, shop)
+    for name, recipe in (("a", "prq-kmeans"), ("b", "rq-kmeans")):
+        run(f"sidkit fit embeddings.parquet -o tok-{name}/ --recipe {recipe} --sizes 16-8-4", shop)
+        run(f"sidkit encode tok-{name}/ embeddings.parquet -o {name}.parquet", shop)
+    for group in app.registered_groups:
+        for command in group.typer_instance.registered_commands:
+            run(command.callback.__doc__.splitlines()[0], shop)
 
 
 def test_every_equation_and_name_of_the_glossary_exists():

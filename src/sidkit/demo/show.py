@@ -71,7 +71,7 @@ def _tell(output: Path, table: SidTable, titles: list[str], facts: dict[str, Any
     console.print(f"The whole report, to open in a browser: [cyan]{output}/report.html[/cyan]\n", soft_wrap=True)
     console.print("[bold]Next[/bold]")
     for command, what in (
-        (f"sidkit explore {output}", "walk the prefixes in the browser"),
+        (f"sidkit explore {output}/sids.parquet --items {output}/items.parquet", "walk the prefixes in a browser"),
         (f"sidkit report {output}/sids.parquet", "the figures above, or --json for machines"),
         (
             f"sidkit lookup {output}/sids.parquet {table.ids[0]} --items {output}/items.parquet",
