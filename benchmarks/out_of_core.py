@@ -101,11 +101,16 @@ def seconds_of_a_pass(source, size, iterations=4):
 
 
 def whole_fit(source):
+    """Seconds of a fit, and the least of three encodings."""
     start = time.perf_counter()
     fitted = sidkit.prq_kmeans(sizes=SIZES, top_k=5, beta=15.0, iterations=8).fit(source)
-    middle = time.perf_counter()
-    fitted.encode(source)
-    return {"fit": middle - start, "encode": time.perf_counter() - middle}
+    fit = time.perf_counter() - start
+    encode = []
+    for _ in range(3):
+        start = time.perf_counter()
+        fitted.encode(source)
+        encode.append(time.perf_counter() - start)
+    return {"fit": fit, "encode": min(encode)}
 
 
 def streaming(folder, repeats=3):

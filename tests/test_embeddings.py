@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import sidkit.embeddings.ids as ids_module
 from sidkit.embeddings import open_embeddings, without
 from sidkit.errors import InputError, MissingExtraError
 from sidkit.rows import ArraySource, Source
@@ -855,3 +856,21 @@ def test_a_footer_that_announces_absurdly_many_rows_is_refused(tmp_path):
     table(tmp_path / "x.parquet", id=np.zeros(n, np.int8), emb=pa.nulls(n, pa.list_(pa.float32())))
     with refused(r"x\.parquet: it announces 1000000 rows in \d+ bytes"):
         open_embeddings(tmp_path / "x.parquet")
+
+
+def test_repeated_ids_are_found_among_look_alikes(rng, monkeypatch):
+    """Every id is compared by a number first; equal numbers of different ids must not pass for repeats."""
+    monkeypatch.setattr(ids_module, "PART", 7)
+    words = ["", "a", "b", "ab", "ba", "aa", "é", "日本", "a" * 300, *(f"x{i}" for i in range(40))]
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        ids_module.require_unique(pa.array(words).cast(kind), "id", str)
+        ids_module.require_unique(pa.chunked_array([pa.array(words[:20]).slice(3), pa.array(words[20:])]), "id", str)
+        for twice in (0, 7, 30):
+            with refused(f"{words[twice]!r} is in {twice} and in {len(words)}"):
+                ids_module.require_unique(pa.array([*words, words[twice]]).cast(kind), "id", str)
+    numbers = pa.array([3, -1, 2**62, 0])
+    ids_module.require_unique(numbers, "id", str)
+    with refused("-1 is in 1 and in 4"):
+        ids_module.require_unique(pa.array([*numbers.to_pylist(), -1]), "id", str)
+    monkeypatch.setattr(ids_module, "_numbers", lambda ids: np.zeros(len(ids), np.uint64))
+    ids_module.require_unique(pa.array(words), "id", str)

@@ -99,8 +99,8 @@ def test_a_million_rows_are_written_and_read_in_seconds(tmp_path, rng):
 @pytest.mark.parametrize(
     ("ids", "codes", "sizes", "message"),
     [
-        (["a", "a"], [[0], [1]], (2,), "id 'a' occurs more than once"),
-        (["a", None], [[0], [1]], (2,), "1 ids are missing"),
+        (["a", "a"], [[0], [1]], (2,), "'a' is in row 0 and in row 1"),
+        (["a", None], [[0], [1]], (2,), "row 1: 'item_id' is null"),
         (["a"], [[0], [1]], (2,), "1 ids do not fit 2 rows"),
         (["a", "b"], [[0], [2]], (2,), "level 1 holds codes outside 0..1"),
         (["a", "b"], [[0.5], [1]], (2,), "whole numbers"),

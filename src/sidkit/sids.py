@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from .embeddings.ids import require_unique
 from .errors import InputError, SpecError, did_you_mean
 from .storage import Remote, replacing, where
 
@@ -123,8 +124,12 @@ class SidTable:
 
     def sid_of(self, item: Any) -> tuple[int, ...] | None:
         """The codes of an item, or None."""
-        row = self._row_of.get(str(item))
+        row = self.row_of(item)
         return None if row is None else tuple(int(code) for code in self.codes[row])
+
+    def row_of(self, item: Any) -> int | None:
+        """The row number of an item, or None."""
+        return self._row_of.get(str(item))
 
     def items_of(self, sid: Sequence[int] | str) -> list[Any]:
         """The ids of all items whose SID starts with these codes, in table order."""
@@ -233,12 +238,7 @@ def _id_array(ids: Any) -> Any:
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
-    if array.null_count:
-        raise InputError(f"{array.null_count} ids are missing")
-    if pc.count_distinct(array).as_py() != len(array):
-        counts = pc.value_counts(array).to_pylist()
-        twice = next(entry["values"] for entry in counts if entry["counts"] > 1)
-        raise InputError(f"id {twice!r} occurs more than once; every item needs an id of its own")
+    require_unique(array, "item_id", lambda row: f"row {row}")
     return array
 
 

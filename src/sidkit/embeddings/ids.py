@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ..errors import InputError
 
 __all__ = ["is_id_type", "require_unique"]
+
+PART = 1 << 18  # ids looked at together
 
 
 def is_id_type(kind: Any) -> bool:
@@ -26,15 +29,18 @@ def require_unique(ids: Any, column: str, place: Callable[[int], str]) -> None:
 
     place: what a user calls the place of a row number, "row 3 of a.parquet".
     """
-    plain = _plain(ids)
-    if plain.null_count:
-        row = pc.index(pc.is_null(plain), True).as_py()
+    if ids.null_count:
+        row = pc.index(pc.is_null(ids), True).as_py()
         raise InputError(f"{place(row)}: {column!r} is null; every row needs an id")
-    if _all_different(plain):
+    suspects = _look_alikes(ids)
+    if not len(suspects):
         return
-    counts = pc.value_counts(plain)
+    alike = _plain(ids.take(pa.array(suspects)))
+    counts = pc.value_counts(alike)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    rows = np.flatnonzero(pc.equal(plain, repeated[0]).to_numpy(zero_copy_only=False))
+    if not len(repeated):
+        return
+    rows = suspects[pc.equal(alike, repeated[0]).to_numpy(zero_copy_only=False)]
     more = f" ({len(repeated) - 1} more ids repeat)" if len(repeated) > 1 else ""
     raise InputError(
         f"{column!r} must be different in every row; {repeated[0].as_py()!r} is in "
@@ -42,18 +48,42 @@ def require_unique(ids: Any, column: str, place: Callable[[int], str]) -> None:
     )
 
 
+def _look_alikes(ids: Any) -> NDArray[np.int64]:
+    """The rows whose id has a number that another row's has too: all that repeat, and hardly any that do not.
+
+    Sorting eight bytes an id takes a tenth of the memory of a table of strings.
+    """
+    numbers = np.concatenate([np.zeros(0, np.uint64), *(_numbers(part) for part in _parts(ids))])
+    ordered = np.sort(numbers)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    return np.flatnonzero(np.isin(numbers, twice)) if len(twice) else np.zeros(0, np.int64)
+
+
+def _parts(ids: Any) -> Iterator[Any]:
+    for chunk in ids.chunks if isinstance(ids, pa.ChunkedArray) else [ids]:
+        for start in range(0, len(chunk), PART):
+            yield _plain(chunk.slice(start, PART))
+
+
+def _numbers(ids: Any) -> NDArray[np.uint64]:
+    """Integers as they are; texts as sums of their bytes, each times a number that its place in the text decides."""
+    if not _is_text(ids.type):
+        return np.asarray(ids.to_numpy(zero_copy_only=False)).astype(np.uint64)
+    _, offsets, data = ids.buffers()
+    ends = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
+    letters = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
+    lengths, starts = np.diff(ends), ends[:-1] - ends[0]
+    places = np.arange(len(letters)) - np.repeat(starts, lengths)
+    factors = np.random.default_rng(0).integers(2**64, size=int(lengths.max(initial=0)), dtype=np.uint64)
+    terms = np.append((letters.astype(np.uint64) + np.uint64(1)) * factors[places], np.uint64(0))
+    return np.where(lengths > 0, np.add.reduceat(terms, starts), np.uint64(0))
+
+
 def _plain(ids: Any) -> Any:
-    """As integers or large strings: a table of 2 GB of strings overflows the smaller type."""
+    """As integers or large strings."""
     kind = ids.type.value_type if pa.types.is_dictionary(ids.type) else ids.type
     ids = ids.cast(kind)
     return ids.cast(pa.large_string()) if _is_text(kind) else ids
-
-
-def _all_different(ids: Any) -> bool:
-    if pa.types.is_integer(ids.type):  # sorting numbers is several times faster than hashing them
-        ordered = np.sort(ids.to_numpy())
-        return not bool((ordered[1:] == ordered[:-1]).any())
-    return len(pc.unique(ids)) == len(ids)  # twice as fast as count_distinct
 
 
 def _is_text(kind: Any) -> bool:
