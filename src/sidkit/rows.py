@@ -162,6 +162,11 @@ class Wrapped:
     def dtype(self) -> np.dtype[Any]:
         return self.source.dtype
 
+    @property
+    def slow(self) -> bool:
+        """Whether reading takes so long that rows which are read often are worth a copy."""
+        return getattr(self.source, "slow", False)
+
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return self.source.chunks(size, start)
 

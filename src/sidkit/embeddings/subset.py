@@ -35,10 +35,6 @@ class Without(Wrapped):
         return self.source.shape[0] - len(self.dropped), self.source.shape[1]
 
     @property
-    def slow(self) -> bool:
-        return getattr(self.source, "slow", False)
-
-    @property
     def paths(self) -> tuple[Where, ...]:
         return getattr(self.source, "paths", ())
 
