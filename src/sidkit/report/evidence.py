@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..embeddings import Embeddings
+from ..errors import InputError
 from ..level import FittedLevel
 from ..progress import Progress, Silent
 from ..sids import SidTable
@@ -60,6 +61,11 @@ def gather(
     with texts: collision groups and branches in words; with sequences and categories: see `judge`.
     """
     report = progress or Silent()
+    if fitted is not None and embeddings is not None and embeddings.shape[1] != fitted.d:
+        raise InputError(
+            f"the vectors have {embeddings.shape[1]} dimensions, but the tokenizer was fitted on {fitted.d}; "
+            "name those it was fitted on with --embeddings"
+        )
     facts = assess(table)
     if fitted is not None:
         facts["tokenizer"] = {"recipe": fitted.spec.name or "custom", "seed": fitted.seed, "dimensions": fitted.d}
