@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .checks import bad_rows_error
-from .embeddings import open_embeddings, without
+from .embeddings import Without, open_embeddings, without
 from .embeddings.parquet import ParquetEmbeddings
-from .errors import SpecError
+from .errors import InputError, SpecError
 from .fleet.crew import ATTEMPTS, PATIENCE, Crew, Lost
 from .fleet.encode import orders, sent
 from .fleet.session import Session
@@ -62,7 +62,7 @@ class RayRows:
     history: History = ()
     progress: Progress = field(default_factory=Silent)
     cast: np.dtype[Any] | None = None
-    left_out: Mapping[int, str] = field(default_factory=dict)  # rows of the files that were bad, and why
+    left_out: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # bad rows of the files: where, and why
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -132,19 +132,26 @@ class RayRows:
         jobs = [Job("prepare", home=home, own=work) for home in range(len(self.crew.slots))]
         self._values(jobs)
 
-    def encode(self, fitted: FittedTokenizer, output: str | os.PathLike[str], template: str = "letters") -> Encoded:
+    def encode(
+        self,
+        fitted: FittedTokenizer,
+        output: str | os.PathLike[str],
+        template: str = "letters",
+        bad_rows: str = "error",
+    ) -> Encoded:
         """Write the semantic IDs of every file to a file of the same name in a folder, row order and ids kept.
 
         A file that was finished before, from the same input by the same tokenizer, is not done again. For one input,
-        output may name a .parquet file instead.
+        output may name a .parquet file instead. bad_rows="drop" leaves them out and lists them beside the output.
         """
-        made = orders(fitted, self.files, where(output), template, self.columns)
-        jobs = [Job("encode", own=order, label=f"encoding {order.path}") for order in made]
-        self.progress.start("encode", len(jobs))
-        rows, done = 0, 0
-        for n, before in self._values(jobs, sent(fitted)):
-            rows, done = rows + n, done + before
-        return Encoded(tuple(order.target for order in made), rows, done)
+        if self.shape[1] != fitted.d:
+            raise InputError(f"this tokenizer was fitted on {fitted.d}-dimensional rows; these have {self.shape[1]}")
+        made = orders(fitted, self.files, where(output), template, self.columns, bad_rows == "drop")
+        rows = _rows_by_file(self.source)
+        jobs = [Job("encode", own=o, rows=rows.get(o.path, 0), label=f"encoding {o.path}") for o in made]
+        self.progress.start("encode", sum(rows.values()))
+        found = self._values(jobs, sent(fitted))
+        return Encoded(tuple(order.target for order in made), sum(n for n, _ in found), sum(kept for _, kept in found))
 
     def bad_rows(self) -> dict[int, str]:
         """Row number -> what is wrong with it, for every row that cannot be used."""
@@ -244,11 +251,20 @@ def on_ray(
         if bad_rows != "drop":
             raise bad_rows_error(source, bad)
         crew.dismiss()
+        named = {row: (source.name(row), why) for row, why in bad.items()}
         crew = Crew(session, replace(contents, dropped=np.array(sorted(bad))), count, cpus, gpus, patience)
-        return replace(rows, crew=crew, source=without(source, sorted(bad)), left_out=bad)
+        return replace(rows, crew=crew, source=without(source, sorted(bad)), left_out=named)
     except BaseException:
         session.close()
         raise
+
+
+def _rows_by_file(source: Any) -> dict[Where, int]:
+    if isinstance(source, Without):
+        return _rows_by_file(source.source)
+    if isinstance(source, ParquetEmbeddings):
+        return {part.path: part.rows for part in source.parts}
+    return {source.paths[0]: source.shape[0]}
 
 
 def _workers(session: Session, asked: int | None, cpus: int, gpus: int, useful: int) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..storage import where
 from .app import app
+from .on_ray import Ray, WithRay, Workers, rows_on_ray, tell_encoded, tell_left_out
 from .options import (
     BadRows,
     BadRowsOption,
@@ -29,7 +32,7 @@ from .options import (
 )
 
 
-@app.command()
+@app.command(cls=WithRay)
 def fit(
     embeddings: Embeddings,
     output: Output,
@@ -54,12 +57,15 @@ def fit(
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was stopped")] = False,
+    ray: Ray = None,
+    workers: Workers = None,
     as_json: Json = False,
 ) -> None:
     """sidkit fit items.parquet -o tok/ --sizes 1024-512-128 --top-k 5
 
     Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves what it had finished beside
-    it, as OUTPUT.unfinished; --resume goes on from there.
+    it, as OUTPUT.unfinished; --resume goes on from there. With --ray the workers of a cluster hold the rows; the
+    tokens are the same.
     """
     from ..files import discard
     from ..place import place_of, said
@@ -70,8 +76,14 @@ def fit(
     tokenizer = tokenizer_of(recipe, {key: value for key, value in named.items() if value is not None}, spec)
     require_writable(output)
     check_target(output)
-    with Terminal() as progress:
-        source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+    with Terminal() as progress, ExitStack() as stack:
+        source: Any
+        if ray is None:
+            source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+        else:
+            ways = (ray, workers, id_column, column, device, bad_rows, progress)
+            source = stack.enter_context(rows_on_ray(embeddings, *ways))
+            tell_left_out(source, output)
         unfinished = fresh_unfinished(output, resume)
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
         fitted.save(output)
@@ -87,12 +99,12 @@ def fit(
     print(f"\nwrote {output}; next: sidkit encode {output} {embeddings} -o sids.parquet")
 
 
-@app.command()
+@app.command(cls=WithRay)
 def encode(
     tokenizer: Annotated[Path, typer.Argument(help="Folder written by `sidkit fit`", show_default=False)],
     embeddings: Annotated[str, typer.Argument(help="Embeddings as for fit; - reads JSON lines", show_default=False)],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Parquet file; - prints id<tab>sid", show_default=False)
+        Path, typer.Option("--output", "-o", help="Parquet file; - prints id<tab>sid", show_default=False, parser=where)
     ],
     template: TemplateOption = "letters",
     id_column: IdColumn = None,
@@ -100,11 +112,15 @@ def encode(
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an encoding that was stopped")] = False,
+    ray: Ray = None,
+    workers: Workers = None,
 ) -> None:
     """sidkit encode tok/ items.parquet -o sids.parquet
 
     Give every embedding its semantic ID. Row order and ids are kept. An encoding that is stopped leaves what it had
-    finished beside the output, as OUTPUT.unfinished; --resume goes on from there.
+    finished beside the output, as OUTPUT.unfinished; --resume goes on from there. With --ray the output is a folder,
+    or an address such as s3://bucket/sids, with a file for every file of embeddings; those that are there already,
+    made by the same tokenizer from the same file, are kept.
     """
     from ..files import discard
     from ..sids import SidTable, template_named
@@ -112,6 +128,13 @@ def encode(
     from ..terminal import Terminal
 
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
+    if ray is not None:
+        with Terminal() as progress:
+            ways = (ray, workers, id_column, column, device, bad_rows, progress)
+            with rows_on_ray(embeddings, *ways, check=False) as rows:
+                done = rows.encode(fitted, output, template, bad_rows.value)
+        tell_encoded(done, output)
+        return
     if not to_stream:
         require_writable(output)
     with Terminal() as progress:

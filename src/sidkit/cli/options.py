@@ -109,7 +109,7 @@ def open_source(
     if bad_rows is BadRows.error:
         return source
     from ..checks import find_bad_rows
-    from ..files import replace_file
+    from ..storage import replacing
 
     progress.start("check", source.shape[0])
     bad = find_bad_rows(source, progress)
@@ -117,7 +117,7 @@ def open_source(
         return source
     listing = output.parent / f"{output.stem}.bad-rows.tsv" if str(output) != "-" else Path("bad-rows.tsv")
     ids = ids_of(source)
-    with replace_file(listing) as temporary:
+    with replacing(listing) as temporary:
         lines = (f"{row}\t{ids[row].as_py()}\t{why}\n" for row, why in bad.items())
         temporary.write_text("row\tid\treason\n" + "".join(lines), encoding="utf-8")
     print(f"left out {len(bad):,} bad rows, listed in {listing}", file=sys.stderr)
@@ -145,6 +145,8 @@ def require_writable(path: Path) -> None:
     """Fail before the work, not after it, if the output cannot be written."""
     from os import W_OK, access
 
+    if not isinstance(path, Path):  # another file system's matter
+        return
     parent = path.absolute().parent
     while not parent.exists():
         parent = parent.parent
@@ -156,7 +158,7 @@ def fresh_unfinished(output: Path, resume: bool) -> Path:
     """The folder for what a stopped run leaves beside its output; emptied unless the run goes on with it."""
     from ..files import discard
 
-    folder = output.parent / f"{output.name}.unfinished"
+    folder = (output.parent if isinstance(output, Path) else Path()) / f"{output.name}.unfinished"
     if not resume:
         discard(folder)
     return folder

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from ..embeddings import open_embeddings
+from ..checks import find_bad_rows
+from ..embeddings import Embeddings, open_embeddings, without
 from ..embeddings.files import is_parquet
 from ..embeddings.parquet_file import empty_ids
 from ..errors import InputError
 from ..progress import Progress
 from ..sids import SidTable
-from ..storage import Where, for_arrow
+from ..storage import Where, for_arrow, replacing
 from ..windows import identity_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Order:
     id_column: str | None
     column: str | None
     template: str
+    drop: bool  # bad rows are left out and listed, or an error
     mark: str  # of the tokenizer, the template and the file
 
 
@@ -46,15 +48,17 @@ def orders(
     output: Where,
     template: str,
     columns: tuple[str | None, str | None],
+    drop: bool,
 ) -> list[Order]:
     """One for every file. Outputs have the names of the inputs, under the folder that is common to all of these."""
-    whole = identity_of(fitted, "") + template
+    whole = identity_of(fitted, "") + template + "drop" * drop
     if len(paths) == 1 and output.suffix == ".parquet":
         targets: list[Where] = [output]
     else:
         targets = _under(paths, output)
     return [
-        Order(path, target, *columns, template, _mark(whole, path)) for path, target in zip(paths, targets, strict=True)
+        Order(path, target, *columns, template, drop, _mark(whole, path))
+        for path, target in zip(paths, targets, strict=True)
     ]
 
 
@@ -72,10 +76,21 @@ def encode_file(order: Order, fitted: FittedTokenizer, device: str, progress: Pr
     if ids is not None:
         table = SidTable(ids, np.empty((0, len(fitted.sizes)), np.int32), fitted.sizes)
     else:
-        source = open_embeddings(order.path, order.id_column, order.column)
+        source = _good(order, open_embeddings(order.path, order.id_column, order.column))
         table = SidTable(source.ids, fitted.encode(source, device=device, progress=progress), fitted.sizes)
     table.to_parquet(order.target, order.template, {NOTE: order.mark})
     return len(table), False
+
+
+def _good(order: Order, source: Embeddings) -> Embeddings:
+    """The source without its bad rows, these listed beside the output, if so ordered."""
+    bad = find_bad_rows(source) if order.drop else {}
+    if not bad:
+        return source
+    with replacing(order.target.parent / f"{order.target.stem}.bad-rows.tsv") as temporary:
+        lines = (f"{row}\t{source.ids[row].as_py()}\t{why}\n" for row, why in bad.items())
+        temporary.write_text("row\tid\treason\n" + "".join(lines), encoding="utf-8")
+    return without(source, sorted(bad))
 
 
 def _under(paths: Sequence[Where], folder: Where) -> list[Where]:

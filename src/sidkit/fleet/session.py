@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from logging import getLogger
+from socket import create_connection
 from typing import Any
 
 from ..errors import InputError, need
@@ -51,6 +52,7 @@ def _imported() -> Any:
 
 def _connect(ray: Any, address: str, cpus: int) -> None:
     getLogger("ray").setLevel("ERROR")
+    _require_answer(address)
     own: dict[str, Any] = {}
     if address == "local":
         own = {"num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
@@ -62,6 +64,17 @@ def _connect(ray: Any, address: str, cpus: int) -> None:
         raise InputError(f"cannot {'start Ray' if own else f'join the Ray cluster at {address}'}: {said}") from error
     # Ray prints the death of a worker to standard output, where results go. Progress tells of it instead.
     ray._private.worker.print_to_stdstream = lambda *_, **__: None
+
+
+def _require_answer(address: str) -> None:
+    """Ray waits for ever for a cluster that is not there; a connection tells within seconds."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        raise InputError(f"no Ray cluster answers at {address}: {error.strerror or error}") from error
 
 
 @contextmanager

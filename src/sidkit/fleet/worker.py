@@ -68,9 +68,13 @@ class Counted(Silent):
     """How many rows the job at hand has done."""
 
     rows = 0
+    counting = True
+
+    def start(self, label: str, rows: int) -> None:
+        self.rows, self.counting = 0, label != "check"
 
     def advance(self, rows: int) -> None:
-        self.rows += rows
+        self.rows += rows * self.counting
 
 
 class Worker:

@@ -1,0 +1,94 @@
+"""--ray on fit and encode: the same work by the workers of a cluster."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from ..errors import SpecError
+from .options import BadRows
+
+if TYPE_CHECKING:
+    from ..progress import Progress
+    from ..rows_ray import Encoded, RayRows
+
+HERE = "here"  # --ray without an address
+ADDRESS = re.compile(r"auto|local|here|ray://.+|[^/]+:\d+")
+
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Work on a Ray cluster: auto, host:6379, ray://host:10001; alone: $RAY_ADDRESS, or Ray on this machine",
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", help="Processes of --ray [default: all its CPUs or GPUs]", show_default=False)
+]
+
+
+class WithRay(TyperCommand):
+    """A command whose --ray may stand without an address."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        full = []
+        for word, after in zip(args, [*args[1:], ""], strict=True):
+            full.append(word)
+            if word == "--ray" and not ADDRESS.fullmatch(after):
+                full.append(HERE)
+        return super().parse_args(ctx, full)
+
+
+def rows_on_ray(
+    embeddings: str,
+    ray: str,
+    workers: int | None,
+    id_column: str | None,
+    column: str | None,
+    device: str,
+    bad_rows: BadRows,
+    progress: Progress,
+    check: bool = True,
+) -> RayRows:
+    """The rows of a cluster, as the options ask for."""
+    from ..rows_ray import on_ray
+
+    if embeddings == "-":
+        raise SpecError("--ray reads files that every worker can see; JSON lines come to this process alone")
+    return on_ray(
+        embeddings,
+        address=None if ray == HERE else ray,
+        workers=workers,
+        device="cpu" if device == "auto" else device,
+        id_column=id_column,
+        column=column,
+        bad_rows=bad_rows.value,
+        check=check,
+        progress=progress,
+    )
+
+
+def tell_left_out(rows: RayRows, output: Path) -> None:
+    """List the bad rows that were left out beside the output."""
+    if not rows.left_out:
+        return
+    from ..files import replace_file
+
+    listing = output.parent / f"{output.stem}.bad-rows.tsv"
+    with replace_file(listing) as temporary:
+        lines = (f"{row}\t{place}\t{why}\n" for row, (place, why) in rows.left_out.items())
+        temporary.write_text("row\tplace\treason\n" + "".join(lines), encoding="utf-8")
+    print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
+
+
+def tell_encoded(done: Encoded, output: Path | str) -> None:
+    """What was written."""
+    kept = f" ({done.kept} were there already)" if done.kept else ""
+    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: sidkit report {output}")
