@@ -98,7 +98,6 @@ def test_a_recipe_on_a_device_fits_as_on_the_cpu_with_the_same_bits_each_time(na
     np.testing.assert_allclose(lost(there, X), lost(here, X), rtol=0.03)
 
 
-@kernels_run
 def test_parents_never_seen_take_the_common_codebook_on_a_device_too(X):
     spec = sidkit.Tokenizer(
         (*(fewer(s) for s in sidkit.rq_kmeans((5,)).stages), Level(PerParent(4, iterations=2), SUBTRACT))
@@ -108,6 +107,32 @@ def test_parents_never_seen_take_the_common_codebook_on_a_device_too(X):
     want = books.assign(X, codes)
     got = books.assign(torch.from_numpy(X).to(DEVICE), torch.from_numpy(codes).to(DEVICE))
     assert np.array_equal(got.cpu().numpy(), want)
+
+
+def test_what_needs_no_kernel_is_the_same_on_tensors(X):
+    codes, T = np.zeros((len(X), 0), np.int32), torch.from_numpy(X)
+    mixture = sidkit.Tokenizer((OWN["mixture of cluster variances"],)).fit(X).stages[0]
+    assert np.array_equal(mixture.tokens(T, codes).numpy(), mixture.tokens(X, codes))
+    sums = tuple(mixture.spec.cluster.statistics(mixture.clusters, x, None) for x in (T, X))
+    for there, here in zip(*sums, strict=True):
+        np.testing.assert_allclose(there.numpy(), here, rtol=1e-9, atol=1e-9)
+    product = quick("opq-kmeans").fit(X).stages[-1]
+    np.testing.assert_allclose(product.rotated(T).numpy(), product.rotated(X), atol=1e-6)
+    own = np.random.default_rng(0).integers(0, 4, (len(X), 2)).astype(np.int32)
+    np.testing.assert_allclose(product.carry(T, torch.from_numpy(own)).numpy(), product.carry(X, own), atol=1e-5)
+    bits = sidkit.res_kmeans_fsq((2, 2, 2, 4, 4), projection="itq", iterations=1).fit(X).stages[-1]
+    assert np.array_equal(bits.tokens(T, codes).numpy(), bits.tokens(X, codes))
+
+
+def test_temporary_arrays_stay_small(X, monkeypatch):
+    from sidkit import arrays
+
+    fitted = quick("rq-gmm").fit(X)
+    monkeypatch.setattr(arrays, "AT_ONCE", 50)
+    assert [len(some) for some in arrays.pieces(X[:12], 10)] == [5, 5, 2]
+    again = quick("rq-gmm").fit(X)
+    assert np.array_equal(again.fit_codes, fitted.fit_codes)
+    np.testing.assert_allclose(again.codebooks[0], fitted.codebooks[0], rtol=1e-5, atol=1e-6)
 
 
 @kernels_run
