@@ -249,7 +249,7 @@ def others(x: torch.Tensor) -> dict[str, Any]:
     specs["balanced"] = sidkit.Tokenizer((Level(Balanced(256), SUBTRACT),))
     found = {}
     for name, spec in specs.items():
-        spec.fit(DeviceRows(Resident(x[:20_000])), seed=0).encode(DeviceRows(Resident(x[:20_000])))  # kernels compiled
+        spec.fit(DeviceRows(Resident(x)), seed=0).encode(DeviceRows(Resident(x)))  # kernels compiled
         torch.cuda.reset_peak_memory_stats()
         held = torch.cuda.memory_allocated()
         fit_s, fitted = seconds(lambda spec=spec: spec.fit(DeviceRows(Resident(x)), seed=0))
