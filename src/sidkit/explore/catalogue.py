@@ -117,7 +117,8 @@ def read(
         if len(alone) == len(others):
             raise InputError(f"{sids} and {compare} have no item in common; are these the same ids?")
         ids = pa.concat_arrays([ids, alone])
-    sides = {key: _side(key, paths[key].name, table, ids) for key, table in tables.items()}
+    names = _names(paths)
+    sides = {key: _side(key, names[key], table, ids) for key, table in tables.items()}
     texts = text_column(items, text, ids) if items else None
     if texts is not None and not pc.any(pc.not_equal(texts, "")).as_py():
         raise InputError(f"no item of {sids} has a {text!r} in {items}; are these the same ids?")
@@ -127,6 +128,16 @@ def read(
         side.tree  # noqa: B018  built now, not while somebody waits
     progress.advance(len(ids))
     return Catalogue(ids, sides, texts, words, _aligned(vectors, ids, progress) if vectors is not None else None)
+
+
+def _names(paths: dict[str, Path]) -> dict[str, str]:
+    """The shortest ends of the paths that tell them apart."""
+    whole = {key: path.resolve().parts for key, path in paths.items()}
+    for length in range(1, max(map(len, whole.values()))):
+        names = {key: "/".join(parts[-length:]) for key, parts in whole.items()}
+        if len(set(names.values())) == len(names):
+            return names
+    return {key: f"{key}: {path}" for key, path in paths.items()}
 
 
 def _side(key: str, name: str, table: SidTable, ids: Any) -> Side:

@@ -85,7 +85,7 @@ def _answers(pages: Pages) -> dict[str, Callable[[Any], Any]]:
         "about": lambda asked: pages.about(),
         "node": lambda asked: pages.node(key(asked), _prefix(asked), _number(asked), order(asked)),
         "members": lambda asked: pages.members(key(asked), _prefix(asked), _number(asked)),
-        "beside": lambda asked: pages.beside(key(asked), _prefix(asked), _number(asked)),
+        "beside": lambda asked: pages.beside(key(asked), _prefix(asked)),
         "item": lambda asked: pages.item(str(asked.get("id", ""))),
         "near": lambda asked: pages.near(str(asked.get("id", "")), key(asked)),
         "search": lambda asked: pages.search(str(asked.get("q", ""))[:500], _number(asked)),
@@ -110,16 +110,18 @@ def _number(asked: Any) -> int:
 def bind(host: str, port: int | None) -> socket.socket:
     """A socket that listens at the address; without a port, at the usual one or the next that is free."""
     for candidate in [port] if port is not None else range(PORT, PORT + 50):
+        listener = None
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0]
             listener = socket.socket(family, kind, protocol)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             listener.listen(128)
+            return listener
         except (OSError, OverflowError) as error:
             problem = error
-        else:
-            return listener
+            if listener is not None:
+                listener.close()
     raise SpecError(f"cannot listen at {host} port {port or PORT}: {problem}; choose another --host or --port")
 
 

@@ -159,7 +159,7 @@ async function fillNear(ask, about, place, id, keys) {
       const name = keys.length > 1 ? ` in ${about.sides.find((side) => side.key === key).name}` : "";
       const cosine = (one) => h("span", { class: "cosine", title: "cosine of the embeddings" }, one.cosine.toFixed(2));
       const share = h("p", { class: "soft" }, `Of its ${number(found.nearest)} nearest items by embedding, `,
-        found.sharing.slice(1).map((n, at) => `${number(n)} share ${at ? `${at + 1} tokens` : "the first token"}`).join(", "), ".");
+        found.sharing.map((n, at) => `${number(n)} share ${at ? `${at + 1} tokens` : "the first token"}`).join(", "), ".");
       place.append(h("div", { class: "pair" },
         h("section", { class: "card" }, h("h2", {}, `Near by embedding, far by SID${name}`), share,
           found.apart.length ? list(found.apart, 0, cosine) : h("p", {}, "None: all of them share the first token.")),

@@ -1,0 +1,368 @@
+"""The explorer behind its page: prefixes, words, answers, who may ask, and how it starts and ends."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from itertools import pairwise
+from urllib.parse import quote, urlencode
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from explored import HOSTILE, served, shop
+from sidkit.errors import InputError, SpecError
+from sidkit.explore.catalogue import read
+from sidkit.explore.guard import is_loopback
+from sidkit.explore.pages import Missing, Pages
+from sidkit.explore.search import Words
+from sidkit.explore.server import bind
+from sidkit.explore.tree import Tree
+from sidkit.sids import SidTable
+from sidkit.streams import Lines
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shop")
+    return folder, *shop(folder)
+
+
+@pytest.fixture(scope="module")
+def pages(made):
+    folder, ids, _, _, _, vectors = made
+    return Pages(
+        read(
+            folder / "sids.parquet",
+            folder / "other.parquet",
+            folder / "items.parquet",
+            "title",
+            Lines(vectors, pa.array(ids)),
+        )
+    )
+
+
+# -- prefixes --
+
+
+def test_every_prefix_has_the_items_and_branches_that_the_table_says():
+    rng = np.random.default_rng(1)
+    codes = np.minimum(rng.geometric(0.3, (500, 3)) - 1, 4).astype(np.int32)
+    table = SidTable(np.arange(500), codes, (5, 5, 5))
+    tree = Tree(codes, (5, 5, 5), np.arange(500))
+    for level in (1, 2, 3):
+        counts = table.prefix_counts(level)
+        for prefix, count in counts.items():
+            low, high = tree.span(prefix)
+            assert sorted(tree.rows[low:high]) == table.rows_of(prefix).tolist()
+            assert high - low == count
+            if level < 3:
+                found = tree.branches(low, high, level)
+                expected = {p[-1]: c for p, c in table.prefix_counts(level + 1).items() if p[:-1] == prefix}
+                assert dict(zip(found.codes.tolist(), found.counts.tolist(), strict=True)) == expected
+    for nowhere in ((9,), (0, 9), (0, 0, 0, 0)):
+        assert tree.span(nowhere) is None
+
+
+def test_words_are_found_whole_and_the_last_by_its_beginning():
+    texts = ["Red shoe", "red SHOES for women", "Women's redwood shelf", "红色鞋子", "don't", None, "ＵＳＢ cable"]
+    words = Words(pa.array([text or "" for text in texts], pa.large_string()))
+    assert words.find("red sh").tolist() == [0, 1]
+    assert words.find("red").tolist() == [0, 1, 2]
+    assert words.find("shoe red").tolist() == [0]
+    assert words.find("women").tolist() == [1, 2]
+    assert words.find("usb").tolist() == [6]
+    assert words.find("鞋").tolist() == [3]
+    assert words.find("DON'T").tolist() == [4]
+    for nothing in ("", "  ", "!!", "xyz", "red xyz"):
+        assert not len(words.find(nothing))
+
+
+def test_a_catalogue_of_empty_texts_is_no_error_for_words():
+    assert not len(Words(pa.array(["", "!"], pa.large_string())).find("a"))
+
+
+# -- answers --
+
+
+def test_pages_of_branches_cover_the_prefix_once(pages, made):
+    codes = made[2]
+    root = pages.node("a", ())
+    assert sum(branch["items"] for branch in root["branches"]["list"]) == root["items"] == 400
+    assert [b["items"] for b in root["branches"]["list"]] == sorted(np.bincount(codes[:, 0]).tolist(), reverse=True)
+    assert [b["prefix"][0] for b in pages.node("a", (), 0, "token")["branches"]["list"]] == list(range(8))
+    for branch in root["branches"]["list"]:
+        assert sum(twig["items"] for twig in branch["twigs"]) + branch["rest"] == branch["items"]
+
+
+def test_the_words_of_a_prefix_are_those_that_set_it_apart(pages):
+    assert "hat" in pages.node("a", (0,))["apart"]
+    assert "hat" in pages.node("a", (0,))["shared"]
+    words = {branch["prefix"][0]: branch["words"] for branch in pages.node("a", ())["branches"]["list"]}
+    assert words[1][0] == "shoe"
+    below = {branch["prefix"][1]: branch["words"] for branch in pages.node("a", (1,))["branches"]["list"]}
+    assert below[0][0] == "red"
+
+
+def test_members_come_by_the_page_and_all_of_them_once(pages, made):
+    ids, codes = made[1], made[2]
+    seen = []
+    first = pages.members("a", (3,))
+    for page in range(first["pages"]):
+        shown = pages.members("a", (3,), page)["list"]
+        assert len(shown) <= 25
+        seen += [item["id"] for item in shown]
+    assert sorted(seen) == sorted(np.array(ids)[codes[:, 0] == 3])
+    with pytest.raises(Missing, match="no page"):
+        pages.members("a", (3,), first["pages"])
+
+
+def test_siblings_are_the_neighbours_by_size(pages):
+    told = pages.node("a", (2, 1))["siblings"]
+    assert told["total"] == 4
+    assert told["list"][told["rank"] - 1]["prefix"] == [2, 1]
+    counts = [one["items"] for one in told["list"]]
+    assert all(a >= b for a, b in pairwise(counts))
+
+
+def test_the_other_table_holds_the_same_items_elsewhere(pages, made):
+    codes, other = made[2], made[3]
+    told = pages.beside("a", (2,))
+    inside = np.flatnonzero(codes[:, 0] == 2)
+    known = inside[inside >= 10]
+    assert (told["items"], told["missing"]) == (len(known), len(inside) - len(known))
+    counts = np.bincount(other[known, 0], minlength=8)
+    assert {b["prefix"][0]: b["items"] for b in told["branches"]["list"]} == {i: c for i, c in enumerate(counts) if c}
+    whole = np.bincount(np.append(other[10:, 0], 7), minlength=8)
+    assert all(b["whole"] == whole[b["prefix"][0]] for b in told["branches"]["list"])
+
+
+def test_an_item_is_explained_on_every_side_that_knows_it(pages, made):
+    ids, codes, other = made[1], made[2], made[3]
+    told = pages.item(ids[30])
+    assert told["sides"]["a"]["prefix"] == codes[30].tolist()
+    assert told["sides"]["b"]["prefix"] == other[30].tolist()
+    both = (codes[10:, 0] == codes[30, 0]) & (other[10:, 0] == other[30, 0])
+    assert told["sides"]["a"]["path"][0]["together"] == both.sum()
+    assert list(pages.item(ids[3])["sides"]) == ["a"]
+    assert list(pages.item("only-there")["sides"]) == ["b"]
+
+
+def test_surprises_are_near_by_one_measure_and_far_by_the_other(pages, made):
+    ids, codes, vectors = made[1], made[2], made[5]
+    told = pages.near(ids[20], "a")
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosine = unit @ unit[20]
+    assert all(item["prefix"][0] != codes[20, 0] for item in told["apart"])
+    assert told["apart"][0]["cosine"] > 0.99  # the twin that was planted in another bucket
+    mates = [i for i in range(400) if (codes[i] == codes[20]).all() and i != 20]
+    assert [item["id"] for item in told["odd"]] == [ids[i] for i in sorted(mates, key=lambda i: cosine[i])[:10]]
+    assert told["sharing"] == sorted(told["sharing"], reverse=True)
+
+
+def test_search_finds_ids_sids_and_words(pages, made):
+    ids, codes = made[1], made[2]
+    assert pages.search(ids[12])["item"]["id"] == ids[12]
+    for text in ("<a_3><b_1>", "3-1", "<|sid_begin|><s_a_3><s_b_1><|sid_end|>"):
+        step = pages.search(text)["prefixes"][0]
+        assert (step["prefix"], step["side"]) == ([3, 1], "a")
+        assert step["items"] == ((codes[:, 0] == 3) & (codes[:, 1] == 1)).sum()
+    found = pages.search("blue sho")
+    assert found["total"] == ((codes[:, 0] == 1) & (codes[:, 1] == 1)).sum() - sum(
+        (codes[i, 0], codes[i, 1]) == (1, 1) for i in (5,)
+    )
+    assert pages.search("P00")["total"] == 98  # by the beginning of ids, two of which are others
+    assert pages.search("")["total"] == 0
+
+
+def test_tables_that_do_not_fit_are_refused(made, tmp_path):
+    folder = made[0]
+    SidTable(["x", "y"], np.zeros((2, 1), np.int32), (1,)).to_parquet(tmp_path / "sids.parquet")
+    with pytest.raises(InputError, match="no item in common"):
+        read(folder / "sids.parquet", tmp_path / "sids.parquet")
+    with pytest.raises(InputError, match=r"has a 'title' in"):
+        read(tmp_path / "sids.parquet", items=folder / "items.parquet")
+    with pytest.raises(InputError, match="has an embedding"):
+        read(tmp_path / "sids.parquet", vectors=Lines(made[5], pa.array(made[1])))
+    empty = {"item_id": pa.array([], pa.string()), "codes": pa.array([], pa.list_(pa.int32()))}
+    pq.write_table(pa.table(empty), tmp_path / "none.parquet")
+    with pytest.raises(InputError, match="holds no items"):
+        read(tmp_path / "none.parquet")
+    same = read(folder / "sids.parquet", folder.parent / folder.name / "sids.parquet")
+    assert len({side.name for side in same.sides.values()}) == 2
+
+
+# -- the server --
+
+
+class Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args):
+        return None
+
+
+def ask(url, method="GET", **headers):
+    """Status, headers, body."""
+    request = urllib.request.Request(url, headers={name.replace("_", "-"): v for name, v in headers.items()})
+    request.method = method
+    try:
+        with urllib.request.build_opener(Stay).open(request, timeout=30) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+@pytest.fixture(scope="module")
+def site(pages):
+    pytest.importorskip("uvicorn")
+    with served(pages) as address:
+        yield address
+
+
+BAD = [
+    "/nothing",
+    "/?p=999",
+    "/?p=x",
+    "/?p=1--2",
+    "/?p=1-2-3-4-5-6-7-8-9",
+    "/?p=" + "9" * 400,
+    "/?p=" + "1-" * 5000 + "1",
+    "/?t=z",
+    "/?page=0",
+    "/?page=-1",
+    "/?page=99999",
+    "/?page=１",
+    "/?sort=size",
+    "/item",
+    "/item?id=nobody",
+    "/search?q=red&page=999",
+    "/api/nothing",
+    "/api/node?p=999",
+    "/api/node?p=%00",
+    "/api/members?page=1e3",
+    "/api/beside?t=q",
+    "/api/near?id=nobody",
+    "/static/nothing.js",
+    "/static/../server.py",
+    "/static/..%2fserver.py",
+    "/static/",
+]
+
+
+@pytest.mark.parametrize("path", BAD)
+def test_bad_addresses_are_not_found_and_say_nothing_of_the_inside(site, path):
+    import http.client
+
+    connection = http.client.HTTPConnection(site.removeprefix("http://"), timeout=30)
+    connection.request("GET", quote(path, safe="/?=&%."))  # urllib would tidy the dots up
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    assert answer.status == 404
+    assert "Traceback" not in body
+    assert "sidkit/" not in body
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+    if path.startswith("/api/"):
+        assert set(json.loads(body)) == {"error"}
+
+
+def test_good_addresses_are_found_and_carry_the_headers(site):
+    for path in ("/", "/?p=3-1", "/?t=b&p=7", "/search?q=red", "/static/app.js", "/item?" + urlencode({"id": HOSTILE})):
+        status, headers, _ = ask(site + path)
+        assert status == 200, path
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == "no-store"
+    status, _, body = ask(site + "/api/item?" + urlencode({"id": "a/b?c=d&e#f%2e%2e/../.."}))
+    assert (status, json.loads(body)["id"]) == (200, "a/b?c=d&e#f%2e%2e/../..")
+    assert ask(site + "/", "POST")[0] == 405
+
+
+def test_only_names_of_this_machine_are_answered_on_loopback(site):
+    port = site.rpartition(":")[2]
+    for host in ("localhost", f"127.0.0.1:{port}", "[::1]", f"[::1]:{port}", f"localhost:{port}"):
+        assert ask(site + "/api/about", Host=host)[0] == 200, host
+    for host in (
+        "evil.example",
+        f"evil.example:{port}",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "10.0.0.1",
+    ):
+        status, _, body = ask(site + "/api/about", Host=host)
+        assert (status, "items" in body) == (403, False), host
+
+
+def test_elsewhere_a_token_is_needed_once_and_then_a_cookie(pages):
+    pytest.importorskip("uvicorn")
+    with served(pages, "secret-token") as site:
+        for path in ("/", "/api/about", "/static/app.js", "/?token=wrong", "/?token=", "/?token=sécret"):
+            assert ask(site + quote(path, safe="/?=&"))[0] == 403, path
+        assert ask(site + "/", Cookie="sidkit-explore=secret-token")[0] == 403
+        status, headers, _ = ask(site + "/?p=3&token=secret-token", Host="somewhere.example")
+        assert (status, headers["location"]) == (303, "/?p=3")
+        cookie = headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "samesite=lax" in cookie.lower()
+        assert ask(site + "/api/about", Cookie=cookie.partition(";")[0])[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host, loopback",
+    [
+        *((host, True) for host in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "192.168.1.4", "example.org", "localhost.example.org")),
+    ],
+)
+def test_which_addresses_need_no_token(host, loopback):
+    assert is_loopback(host) is loopback
+
+
+def test_a_taken_port_is_named_and_the_usual_one_gives_way():
+    with bind("127.0.0.1", 0) as taken, pytest.raises(SpecError, match="choose another"):
+        bind("127.0.0.1", taken.getsockname()[1])
+    with bind("127.0.0.1", None) as first, bind("127.0.0.1", None) as second:
+        assert first.getsockname()[1] != second.getsockname()[1]
+    with pytest.raises(SpecError, match=r"cannot listen at no\.such\.host\.invalid"):
+        bind("no.such.host.invalid", 0)
+
+
+# -- the command --
+
+
+def command(folder, *more):
+    return [sys.executable, "-m", "sidkit", "explore", "sids.parquet", "--items", "items.parquet", *more]
+
+
+def test_check_says_what_is_there_and_leaves(made):
+    arguments = command(made[0], "--compare", "other.parquet", "--embeddings", "vectors.parquet", "--check", "--json")
+    done = subprocess.run(arguments, cwd=made[0], capture_output=True, text=True)
+    told = json.loads(done.stdout)
+    assert (told["items"], told["texts"], told["embeddings"]) == (401, True, True)
+    assert [side["items"] for side in told["sides"]] == [400, 391]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_it_serves_until_interrupted_and_then_ends_cleanly(made, host):
+    child = subprocess.Popen(
+        command(made[0], "--port", "0", "--no-open", "--host", host),
+        cwd=made[0],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "400 items" in child.stdout.readline()
+        url = child.stdout.readline().split()[1]
+        assert ("?token=" in url) is (host != "127.0.0.1")
+        local = url.replace("0.0.0.0", "127.0.0.1")
+        assert ask(local)[0] == (200 if host == "127.0.0.1" else 303)
+        assert ask(local.partition("?")[0])[0] == (200 if host == "127.0.0.1" else 403)
+    finally:
+        child.send_signal(signal.SIGINT)
+        said = child.communicate(timeout=20)
+    assert child.returncode == 0
+    assert said == ("explorer stopped\n", "")
