@@ -13,6 +13,7 @@ from typing import Any
 from ..card import fingerprint
 from ..errors import StoreError
 from ..open import as_rows
+from ..place import work_of_fit
 from ..progress import Progress, Silent
 from ..spec import to_plain
 from ..store import load
@@ -108,7 +109,8 @@ def compare(
     is measured as it is.
     """
     report = progress or Silent()
-    rows = as_rows(X, device=device, progress=report)
+    stages = [stage for spec in tokenizers.values() if isinstance(spec, Tokenizer) for stage in spec.stages]
+    rows = as_rows(X, device=device, progress=report, work=len(seeds) * work_of_fit(stages))
     mark, reused = fingerprint(rows), 0
     figures: dict[str, list[Mapping[str, Any]]] = {label: [] for label in tokenizers}
     homes: dict[str, list[Path]] = {label: [] for label in tokenizers}
