@@ -47,8 +47,9 @@ def prefix_agreement(
 
     transitions_categorised     how many
     category_share, category_chance_popular, category_lift, category_lift_error
-                         the same figures for category paths as if they were SIDs, per level of the path: the control
-    chance_category      per level of the SIDs, if the next item were another of its own category, drawn by popularity
+                         the same figures for category paths as if they were SIDs: the control. Per depth of the path,
+                         as many as the SIDs have levels at most
+    chance_category      per level of the SIDs, if the next item were another of its category (the whole path)
     lift_category, lift_category_error
                          share / chance_category; 1 says that the prefix knows no more than the category
     """
@@ -89,15 +90,16 @@ def _beside_categories(
     steps = steps.only(there[steps.source] & there[steps.target])
     if not len(steps.source):
         raise InputError("no transition has a category on both sides; is the category column empty?")
-    paths = category_paths(categories, separator)
+    paths = category_paths(categories, separator)[: len(groups)]
     shares, chances = [steps.shares(path) for path in paths], [steps.popular(path) for path in paths]
+    whole = _dense(np.array(categories))
     found = {
         "transitions_categorised": len(steps.source),
         "category_share": [_ratio(share) for share in shares],
         "category_chance_popular": [_ratio(chance) for chance in chances],
     }
     found |= _lifts(steps, shares, chances, "category_lift")
-    shares, chances = [steps.shares(group) for group in groups], [steps.within(group, paths[-1]) for group in groups]
+    shares, chances = [steps.shares(group) for group in groups], [steps.within(group, whole) for group in groups]
     found["chance_category"] = [_ratio(chance) for chance in chances]
     return found | _lifts(steps, shares, chances, "lift_category")
 

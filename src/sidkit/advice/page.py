@@ -1,0 +1,118 @@
+"""The trade-off as a figure, and a page around it."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ..report.chart import GUIDE, Figure, Panel, Series
+from ..report.html import figure_section, look_for, page, section, table, verdict_box
+from .sweep import Advice, Candidate
+
+__all__ = ["advice_page", "headline", "interval", "tradeoff"]
+
+NAMES = {
+    "icr_per_sid": "SIDs with one item / distinct SIDs",
+    "sids_per_item": "distinct SIDs / items",
+    "largest_bucket": "most items on one SID",
+}
+LOOK_FOR = (
+    "the first bar, from the left, whose whole whisker is on the right side of the dashed line. Larger codebooks help "
+    "less and less; another level helps at once, and costs one more step in decoding."
+)
+TABLE = (
+    "where a size is enough and the next smaller one is not. Whiskers and ranges hold 90 % of what "
+    "full fits are expected to give; a row marked measured is a full fit."
+)
+
+
+def tradeoff(advice: Advice) -> Figure:
+    """Bars by codewords a level, a tone per number of levels, whiskers for the intervals, dashes for the target."""
+    groups = list(dict.fromkeys(_group(one) for one in advice.candidates))
+    lengths = sorted({len(one.sizes) for one in advice.candidates})
+    panels = [_panel(advice, name, groups, lengths) for name in NAMES]
+    return Figure("tradeoff", "Sizes against collisions", LOOK_FOR, panels)
+
+
+def _panel(advice: Advice, name: str, groups: list[str], lengths: list[int]) -> Panel:
+    series, share = [], name != "largest_bucket"
+    for tone, length in enumerate(lengths):
+        some = [one for one in advice.candidates if len(one.sizes) == length]
+        places = [float(groups.index(_group(one))) for one in some]
+        half = [(getattr(one, f"{name}_high") - getattr(one, f"{name}_low")) / 2 for one in some]
+        title = f"{length} levels" if length > 1 else "1 level"
+        series.append(Series(title, places, [getattr(one, name) for one in some], tone, "bars", half))
+    wanted = getattr(advice.target, name)
+    if wanted is not None:
+        series.append(Series("target", [-0.5, len(groups) - 0.5], [wanted, wanted], GUIDE))
+    label = "share" if share else "items"
+    across = "codewords a level" if all(g.isdigit() for g in groups) else "sizes"
+    top = (0.0, 1.0) if share else None
+    return Panel(NAMES[name], across, label, series, percent=share, names=groups, y_range=top, values=False)
+
+
+def _group(one: Candidate) -> str:
+    return str(one.sizes[0]) if len(set(one.sizes)) == 1 else "-".join(map(str, one.sizes))
+
+
+def headline(advice: Advice) -> str:
+    """The advice in a sentence."""
+    if advice.chosen is None:
+        return "None of these sizes is expected to meet the target; allow more levels, or ask for less"
+    named = "-".join(map(str, advice.chosen.sizes))
+    sure = advice.chosen.meets(advice.target)
+    if advice.chosen.measured:
+        return f"Take {named}: fitted on all items, it meets the target"
+    return f"Take {named}: it {'should meet' if sure == 'yes' else 'may just meet'} the target"
+
+
+def interval(one: Candidate, name: str) -> str:
+    """A figure with its range."""
+    middle, low, high = (getattr(one, name + end) for end in ("", "_low", "_high"))
+    if name == "largest_bucket":
+        return f"{middle:,.0f}" if one.measured else f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
+    return f"{middle:.1%}" if one.measured else f"{middle:.1%} ({low:.1%} to {high:.1%})"
+
+
+def advice_page(advice: Advice, name: str, command: str) -> str:
+    """One self-contained HTML document, with the command that fits the sizes chosen."""
+    figure = tradeoff(advice)
+    rows = [
+        [
+            f'<span class="count">{"-".join(map(str, one.sizes))}</span>',
+            f"{one.codewords:,}",
+            *(interval(one, figure_name) for figure_name in NAMES),
+            "measured" if one.measured else f"{one.fitted_on:,}",
+            one.meets(advice.target),
+        ]
+        for one in advice.candidates
+    ]
+    head = ("sizes", "codewords", "ICR", "SIDs per item", "largest bucket", "fitted on", "meets")
+    sections = [
+        ("verdict", "", _verdict(advice) + _command(command)),
+        figure_section(figure),
+        ("candidates", "Candidates", section("candidates", "Candidates", look_for(TABLE) + table(head, rows))),
+    ]
+    counted = "all of them" if advice.counted == advice.items else f"{advice.counted:,} of them"
+    return page(name, "Advice on codebook sizes", f"{advice.items:,} items; SIDs counted for {counted}", sections)
+
+
+def _verdict(advice: Advice) -> str:
+    chosen, target = advice.chosen, advice.target
+    wanted = {key: getattr(target, key) for key in NAMES if getattr(target, key) is not None}
+    numbers = []
+    for key, label in NAMES.items():
+        value, _, spread = interval(chosen, key).partition(" ") if chosen else ("none", "", "")
+        numbers.append({"label": f"{label} {spread}".strip(), "value": value})
+    findings = [
+        {
+            "grade": {"yes": "good", "likely": "watch", "no": "poor"}[chosen.meets(target) if chosen else "no"],
+            "text": f"wanted: {NAMES[key]} {'at most' if key == 'largest_bucket' else 'at least'} {value:g}",
+        }
+        for key, value in wanted.items()
+    ]
+    grade = findings[0]["grade"] if findings else "good"
+    return verdict_box({"grade": grade, "headline": headline(advice), "numbers": numbers, "findings": findings})
+
+
+def _command(command: str) -> str:
+    return f'<div class="wide"><pre><code>{escape(command)}</code></pre></div>' if command else ""
