@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 import sidkit as library
 from conftest import planted
+from sidkit.advice.candidates import Advice, Candidate, Target, choose
 from sidkit.advice.occupancy import alone, distinct, filling
 from sidkit.advice.page import advice_page, tradeoff
-from sidkit.advice.sweep import Advice, Candidate, Target, advise
+from sidkit.advice.sweep import advise
 from sidkit.cli import app
 from sidkit.errors import InputError, SpecError
 from test_cli import sidkit
@@ -112,13 +113,11 @@ def candidate(sizes, low, middle):
 
 
 def test_the_fewest_codewords_that_surely_meet_the_target_are_chosen():
-    from sidkit.advice.sweep import _choose
-
     sure, fewer, unsure = candidate((64,) * 3, 0.91, 0.92), candidate((40,) * 4, 0.9, 0.93), candidate((8,), 0.85, 0.95)
-    assert _choose([sure, fewer, unsure], Target(0.9)) is fewer
-    assert _choose([unsure, sure], Target(0.9)) is sure
-    assert _choose([unsure], Target(0.9)) is unsure
-    assert _choose([unsure], Target(0.99)) is None
+    assert choose([sure, fewer, unsure], Target(0.9)) is fewer
+    assert choose([unsure, sure], Target(0.9)) is sure
+    assert choose([unsure], Target(0.9)) is unsure
+    assert choose([unsure], Target(0.99)) is None
     assert unsure.meets(Target(largest_bucket=4)) == "likely"
     assert unsure.meets(Target(largest_bucket=5, sids_per_item=0.8)) == "yes"
 

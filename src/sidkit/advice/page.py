@@ -6,7 +6,7 @@ from html import escape
 
 from ..report.chart import GUIDE, Figure, Panel, Series
 from ..report.html import figure_section, look_for, page, section, table, verdict_box
-from .sweep import Advice, Candidate
+from .candidates import Advice, Candidate
 
 __all__ = ["advice_page", "headline", "interval", "tradeoff"]
 

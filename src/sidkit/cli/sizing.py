@@ -26,7 +26,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..advice.sweep import Advice
+    from ..advice.candidates import Advice
 
 
 @app.command()
@@ -64,7 +64,7 @@ def advise(
     Which codebook sizes? Fits candidates on a sample, counts their collisions, carries them over to all items, and
     ends with a command that fits the smallest sizes that should meet the target.
     """
-    from ..advice.sweep import Target
+    from ..advice.candidates import Target
     from ..advice.sweep import advise as advised
     from ..terminal import Terminal
 
