@@ -146,8 +146,8 @@ def test_what_makes_no_sense_is_refused_before_any_work(catalogue):
 
 
 def test_the_command_line_ends_with_a_command_that_fits(catalogue, tmp_path):
-    np.save(tmp_path / "items.npy", catalogue)
-    options = ("--icr", "0.6", "--sample", "600", "--set", "iterations=5")
+    np.save(tmp_path / "items.npy", catalogue[:2000])
+    options = ("--icr", "0.5", "--sizes", "16-16-16", "--sizes", "4-4", "--sample", "600", "--set", "iterations=5")
     told = json.loads(sidkit("advise", "items.npy", *options, "--json", "-o", "advice.html", cwd=tmp_path))
     chosen = "-".join(map(str, told["chosen"]["sizes"]))
     assert told["command"] == f"sidkit fit items.npy -o tok/ --sizes {chosen} --set iterations=5"
