@@ -24,8 +24,8 @@ FIGURES = ("icr_per_sid", "sids_per_item", "largest_bucket")
 SETTINGS = {
     "an eighth fitted, all counted": (8, 1, 32),
     "an eighth fitted, all counted, 16 rows a codeword": (8, 1, 16),
-    "an eighth fitted, half counted": (8, 2, 16),
-    "an eighth fitted, a quarter counted": (8, 4, 16),
+    "an eighth fitted, half counted": (8, 2, 32),
+    "an eighth fitted, a quarter counted": (8, 4, 32),
 }
 
 

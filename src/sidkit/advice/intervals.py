@@ -76,9 +76,9 @@ def pairs_of(runs: Sequence[Run]) -> int:
 
 def _quantile(freedom: int) -> float:
     """What 90 % of a t distribution lie within."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    return float(t.ppf(0.95, freedom))
+    return float(stdtrit(freedom, 0.95))
 
 
 def _drawn(name: str, odds: float, distinct: int) -> float:
