@@ -37,12 +37,13 @@ def plan(chunks: int, workers: int) -> list[list[Shard]]:
     With 2, 4, 8 ... workers that is one shard each; with other numbers a few, and as many sums to send.
     """
     whole = Shard(0, chunks)
-    depth = max(workers - 1, 0).bit_length()
+    depth, best = (workers - 1).bit_length(), [(0, chunks)]
     for finer in range(depth, depth + FINER + 1):
         cuts = _cuts(_edges(whole, finer), chunks, workers)
-        if max(last - first for first, last in cuts) * workers <= EVEN * chunks:
+        best = cuts if finer == depth or _most(cuts) < _most(best) else best
+        if _most(best) * workers <= EVEN * chunks:
             break
-    return [_cover(whole, first, last) for first, last in cuts]
+    return [_cover(whole, first, last) for first, last in best]
 
 
 def add_shards(whole: Shard, found: dict[Shard, T], add: Callable[[T, T], T]) -> T:
@@ -64,6 +65,10 @@ def _cuts(edges: Sequence[int], chunks: int, workers: int) -> list[tuple[int, in
     """Consecutive ranges, one a worker, cut at those edges that are nearest to even shares."""
     places = [_nearest(edges, worker * chunks / workers) for worker in range(workers)]
     return list(zip(places, [*places[1:], chunks], strict=True))
+
+
+def _most(cuts: Sequence[tuple[int, int]]) -> int:
+    return max(last - first for first, last in cuts)
 
 
 def _nearest(edges: Sequence[int], place: float) -> int:
