@@ -192,14 +192,21 @@ def query(
             table = SidTable(source.ids, fitted.encode(source, progress=progress), fitted.sizes)
             found[path.name] = query_case(query, fitted.encode(vector)[0].tolist(), table, level, names)
     rows = [
-        [name, one["prefix"], f"{one['items']:,}", str(one["next_tokens"] or "–"), "; ".join(one["words"])]
+        [
+            name,
+            one["prefix"],
+            f"{one['items']:,}",
+            "–" if one["next_tokens"] is None else str(one["next_tokens"]),
+            "; ".join(one["words"]),
+        ]
         for name, one in found.items()
     ]
     head = ["tokenizer", "prefix", f"items under L{level} prefix", "distinct next tokens", "keywords"]
     _tell(form, as_json, found, head, rows, [f"where {query!r} lands, by its first {level} tokens"])
     if form == "table" and not as_json:
         for name, one in found.items():
-            print(f"\n{name}: branches under {one['prefix']}")
+            shared = [f"{depth} with {many:,}" for depth, many in enumerate(one["items_per_level"], 1)]
+            print(f"\n{name}: {one['sid']}; tokens shared with items: {', '.join(shared)}")
             _print_texts(one["branches"], [branch["prefix"] for branch in one["branches"]])
 
 

@@ -68,7 +68,7 @@ def lay_out(panel: Panel) -> list[Mark]:
     x_range = panel.x_range or _range(panel, [x for one in panel.series for x in one.x])
     y_range = panel.y_range or _range(panel, _heights(panel), from_zero=panel.axes)
     legend, top = _legend(panel)
-    box = _Box(50.0, WIDTH - 10, top, HEIGHT - 40) if panel.axes else _Box(4.0, WIDTH - 4, top, HEIGHT - 4)
+    box = _Box(54.0, WIDTH - 10, top, HEIGHT - 40) if panel.axes else _Box(4.0, WIDTH - 4, top, HEIGHT - 4)
     across = _scale(x_range, box.left, box.right, panel.log)
     up = _scale(y_range, box.bottom, box.top, panel.log)
     marks = _frame(panel, box, across, up, x_range, y_range)
@@ -143,7 +143,7 @@ def _frame(
         marks += [Label(across(x), bottom + 15, name, "tick") for x, name in places]
         marks.append(Path([(left, bottom), (right, bottom)], "axis"))
         marks.append(Label((left + right) / 2, HEIGHT - 6, panel.x_label, "name"))
-        marks.append(Label(12, (top + bottom) / 2, panel.y_label, "name", turned=True))
+        marks.append(Label(10, (top + bottom) / 2, panel.y_label, "name", turned=True))
     else:
         marks += [Path([(left, bottom), (left, top), (right, top), (right, bottom), (left, bottom)], "axis")]
     return marks
