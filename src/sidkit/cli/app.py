@@ -1,7 +1,5 @@
 """The application all commands join, and how it is run."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

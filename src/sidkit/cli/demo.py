@@ -1,7 +1,5 @@
 """demo: everything once, on a shop that is made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """embed: from texts to embeddings, for those who have titles only."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,9 +1,8 @@
 """explore: the prefixes of semantic IDs as a page to walk on."""
 
-from __future__ import annotations
-
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +64,7 @@ def explore(
         _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser)
 
 
-def _serve(pages: Pages, host: str, port: int | None, browser: bool) -> None:
+def _serve(pages: "Pages", host: str, port: int | None, browser: bool) -> None:
     import webbrowser
 
     from ..explore.server import serve
@@ -75,7 +74,6 @@ def _serve(pages: Pages, host: str, port: int | None, browser: bool) -> None:
         if browser:
             webbrowser.open(url)
 
-    try:
+    with suppress(KeyboardInterrupt):
         serve(pages, host, port, ready)
-    except KeyboardInterrupt:
-        print("explorer stopped")
+    print("explorer stopped")

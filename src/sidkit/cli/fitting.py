@@ -1,7 +1,5 @@
 """fit, encode, show: from embeddings to semantic IDs."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..storage import where
 from .app import app
 from .on_ray import Ray, WithRay, Workers, rows_on_ray, tell_encoded, tell_left_out
 from .options import (
@@ -25,6 +22,7 @@ from .options import (
     fresh_unfinished,
     ids_of,
     open_source,
+    place,
     read_options,
     read_sizes,
     require_writable,
@@ -104,7 +102,7 @@ def encode(
     tokenizer: Annotated[Path, typer.Argument(help="Folder written by `sidkit fit`", show_default=False)],
     embeddings: Annotated[str, typer.Argument(help="Embeddings as for fit; - reads JSON lines", show_default=False)],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Parquet file; - prints id<tab>sid", show_default=False, parser=where)
+        Path, typer.Option("--output", "-o", help="Parquet file; - prints id<tab>sid", show_default=False, parser=place)
     ],
     template: TemplateOption = "letters",
     id_column: IdColumn = None,

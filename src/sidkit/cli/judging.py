@@ -1,7 +1,5 @@
 """judge: what semantic IDs are worth, before anything is trained on them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

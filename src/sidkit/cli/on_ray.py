@@ -1,7 +1,5 @@
 """--ray on fit and encode: the same work by the workers of a cluster."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -54,9 +52,9 @@ def rows_on_ray(
     column: str | None,
     device: str,
     bad_rows: BadRows,
-    progress: Progress,
+    progress: "Progress",
     check: bool = True,
-) -> RayRows:
+) -> "RayRows":
     """The rows of a cluster, as the options ask for."""
     from ..rows_ray import on_ray
 
@@ -75,7 +73,7 @@ def rows_on_ray(
     )
 
 
-def tell_left_out(rows: RayRows, output: Path) -> None:
+def tell_left_out(rows: "RayRows", output: Path) -> None:
     """List the bad rows that were left out beside the output."""
     if not rows.left_out:
         return
@@ -88,7 +86,7 @@ def tell_left_out(rows: RayRows, output: Path) -> None:
     print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
 
 
-def tell_encoded(done: Encoded, output: Path | str) -> None:
+def tell_encoded(done: "Encoded", output: Path | str) -> None:
     """What was written."""
     kept = f" ({done.kept} were there already)" if done.kept else ""
     print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: sidkit report {output}")

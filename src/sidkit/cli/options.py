@@ -39,6 +39,13 @@ TemplateOption = Annotated[
 ]
 
 
+def place(text: str) -> Any:
+    """A path, or an address such as s3://shop/sids.parquet."""
+    from ..storage import where
+
+    return where(text)
+
+
 def read_sizes(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None

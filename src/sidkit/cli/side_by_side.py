@@ -1,7 +1,5 @@
 """compare and case: tokenizers side by side, in figures and on items."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """advise: which codebook sizes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,7 +97,7 @@ def advise(
         print(f"wrote {output}")
 
 
-def _command(embeddings: str, found: Advice, extra: dict[str, str | None], option: list[str] | None) -> str:
+def _command(embeddings: str, found: "Advice", extra: dict[str, str | None], option: list[str] | None) -> str:
     """What fits the sizes chosen; '' when there are none."""
     from shlex import join
 
@@ -110,7 +108,7 @@ def _command(embeddings: str, found: Advice, extra: dict[str, str | None], optio
     return join(words + [word for pair in option or [] for word in ("--set", pair)])
 
 
-def _write(output: Path, found: Advice, name: str, command: str) -> None:
+def _write(output: Path, found: "Advice", name: str, command: str) -> None:
     from ..advice.page import advice_page, tradeoff
     from ..files import replace_file
     from ..report.svg import figure_svg
@@ -124,7 +122,7 @@ def _write(output: Path, found: Advice, name: str, command: str) -> None:
         temporary.write_text(texts[output.suffix](), encoding="utf-8")
 
 
-def _print(found: Advice, command: str) -> None:
+def _print(found: "Advice", command: str) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -1,7 +1,5 @@
 """report, lookup: how good semantic IDs are, and what is behind one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any
