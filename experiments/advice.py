@@ -55,6 +55,8 @@ def predicted(X, setting: str, seed: int) -> list[dict]:
     part, counted, rows = SETTINGS[setting]
     n = len(X)
     sizes = [one for one in SIZES if rows * max(one) <= n / counted]
+    if not sizes:
+        return []
     found = advise(X, Target(0.95), sidkit.prq_kmeans, sizes, sample=n // part, count=n // counted, seed=seed,
                    rows_per_code=rows)  # fmt: skip
     return [asdict(one) for one in found.candidates]

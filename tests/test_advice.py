@@ -61,6 +61,13 @@ def test_no_collision_among_few_is_not_taken_for_none_among_many():
     assert 0.3 < mixed.icr_per_sid < 1
 
 
+def test_nobody_alone_stays_about_so():
+    for law in filling(np.full(20, 50), 10_000):
+        assert law.icr_per_sid < 0.6
+        assert law.sids_per_item == pytest.approx(20 / 10_000, abs=0.001)
+        assert 50 <= law.largest_bucket <= 500
+
+
 def small(sizes):
     return library.prq_kmeans(sizes, iterations=8)
 

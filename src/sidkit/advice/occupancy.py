@@ -90,7 +90,7 @@ def share_of(odds: float) -> float:
 
 def _carried(counts: NDArray[Any], n: int, total: int) -> tuple[list[float], list[float]]:
     """SIDs with one item / distinct and distinct / items with `total` items, from n of those counted: by either law."""
-    points = [_not_quite_alone(counts, m) for m in (n // 2, n)]
+    points = [_point(counts, m) for m in (n // 2, n)]
     m = np.geomspace(n, total, STEPS)
     found = []
     for law in (_steady(*points), _mixed(*points)):
@@ -100,10 +100,10 @@ def _carried(counts: NDArray[Any], n: int, total: int) -> tuple[list[float], lis
     return found[0], found[1]
 
 
-def _not_quite_alone(counts: NDArray[Any], m: int) -> tuple[float, float]:
-    """(m - 1, alone(m)). No collision seen among n is not a chance of none: half an item of n is taken to share."""
+def _point(counts: NDArray[Any], m: int) -> tuple[float, float]:
+    """(m - 1, alone(m)). None seen among n is not a chance of none: half an item of n is taken to share, or not to."""
     n = int(counts.sum())
-    return m - 1.0, min(alone(counts, m), 1.0 - 0.5 * m / n**2)
+    return m - 1.0, min(max(alone(counts, m), 0.5 / n), 1.0 - 0.5 * m / n**2)
 
 
 def _steady(first: tuple[float, float], last: tuple[float, float]) -> Any:
