@@ -1,6 +1,7 @@
 """The report: the verdict, the figures, the groups it shows, and the page in a real browser."""
 
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -23,6 +24,7 @@ from sidkit.report.plots import write_figures
 from sidkit.report.svg import figure_svg
 from sidkit.sids import SidTable
 
+DOCS = pathlib.Path(__file__).parent.parent / "docs"
 HOSTILE = (
     "<script>document.title = 'taken'; fetch('http://example.org')</script>",
     "</style></title><img src=x onerror=\"document.title='taken'\">",
@@ -368,3 +370,18 @@ def lightness(colour):
 def test_prefix_sizes_are_worked_by_hand():
     sizes = prefix_sizes(np.array([[0, 0], [0, 1], [0, 1], [1, 0]]), (2, 2))
     assert [part.tolist() for part in sizes] == [[1, 3], [1, 1, 2]]
+
+
+def test_the_document_on_reading_it_has_the_limits_the_formulas_and_the_pictures():
+    from sidkit.report.page import _limit
+    from sidkit.report.verdict import LIMITS
+
+    text = (DOCS / "reading-the-report.md").read_text()
+    for name, (watch, poor, words) in LIMITS.items():
+        assert f"| {name} | {words} | {_limit(watch, name)} | {_limit(poor, name)} |" in text
+    for name, formula, key, who in FORMULAS:
+        assert f"| {name} | {re.sub('#?[{}]|#', '', formula)} | `{key}` | {who} |" in text
+    pictures = re.findall(r"\]\((images/[^)]+)\)", text)
+    assert len(pictures) == 10
+    for picture in pictures:
+        assert 0 < (DOCS / picture).stat().st_size < 150_000

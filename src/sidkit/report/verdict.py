@@ -19,7 +19,7 @@ LIMITS: dict[str, tuple[float, float, str]] = {
     "codes in use": (0.9, 0.5, "codes of a level that at least one item has / codes it could have"),
     "effective use": (0.5, 0.25, "perplexity of a level / codes it could have"),
     "sharing": (0.1, 0.5, "items that share their SID / items"),
-    "largest bucket": (10, 50, "most items on one SID"),
+    "largest bucket": (20, 100, "most items on one SID"),
     "heaviest first token": (5, 10, "items under the fullest first token / an even share"),
 }
 
