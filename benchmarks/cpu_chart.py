@@ -24,8 +24,7 @@ def read(name):
 
 def cpu():
     """Left: one pass over a million rows, ours and the peers', as multiples of the bare product. Right: growth."""
-    measured = read("cpu_pass")
-    figures = measured["best of all repeats"]["d=128 K=1024, over sgemm"]
+    figures = read("cpu_pass")["best of all repeats"]["d=128 K=1024, over sgemm"]
     bars = {
         "sidkit, hard": figures["native k=1"],
         "sidkit, top-2": figures["native k=2"],
@@ -35,7 +34,6 @@ def cpu():
         "faiss as installed": figures["faiss as installed k=1"],
         "torch loop": figures["torch loop k=1"],
         "scikit-learn": figures["sklearn k=1"],
-        "semantic-id": measured["semantic-id, once, a tenth of the rows"]["over sgemm"],
     }
     growth = read("out_of_core")["growth"]
     plt.rcParams |= {"font.size": 9, "svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False}
