@@ -141,6 +141,17 @@ def test_the_other_table_holds_the_same_items_elsewhere(pages, made):
     assert all(b["whole"] == whole[b["prefix"][0]] for b in told["branches"]["list"])
 
 
+def test_tokens_that_all_items_share_in_the_other_table_are_passed_over(tmp_path):
+    codes = np.array([[0, 0, 0], [0, 1, 0], [0, 1, 1], [1, 0, 0]], np.int32)
+    SidTable(["a", "b", "c", "d"], codes, (2, 2, 2)).to_parquet(tmp_path / "one.parquet")
+    SidTable(["a", "b", "c", "d"], codes[:, [1, 0, 2]], (2, 2, 2)).to_parquet(tmp_path / "two.parquet")
+    two = Pages(read(tmp_path / "one.parquet", tmp_path / "two.parquet"))
+    told = two.beside("a", (0, 1))
+    assert (told["sid"], [b["prefix"] for b in told["branches"]["list"]]) == ("<a_1><b_0>", [[1, 0, 0], [1, 0, 1]])
+    told = two.beside("a", (0, 0))
+    assert (told["sid"], [b["prefix"] for b in told["branches"]["list"]]) == ("<a_0><b_0>", [[0, 0, 0]])
+
+
 def test_an_item_is_explained_on_every_side_that_knows_it(pages, made):
     ids, codes, other = made[1], made[2], made[3]
     told = pages.item(ids[30])

@@ -49,16 +49,23 @@ def members(parts: Parts, key: str, prefix: Prefix, page: int = 0) -> dict[str, 
 
 
 def beside(parts: Parts, key: str, prefix: Prefix) -> dict[str, Any]:
-    """Where the other table puts the items of a prefix: the largest branches of its tree of these items alone."""
+    """Where the other table puts the items of a prefix: the largest branches of its tree of these items alone.
+
+    Tokens that all of them share there are passed over: the answer is about the first that separates them.
+    """
     side, tree, low, high = parts.found(key, prefix)
     other = parts.catalogue.other(side)
     if other is None:
         raise Missing("there is no second table; start with --compare")
     part = other.part(tree.rows[low:high])
-    branches = _branches(parts, other, part, (), (0, len(part)), 0, "items")
+    common: Prefix = ()
+    while len(common) < part.levels - 1 and len(only := part.branches(0, len(part), len(common))) == 1:
+        common = (*common, int(only.codes[0]))
+    branches = _branches(parts, other, part, common, (0, len(part)), 0, "items")
     for branch in branches["list"]:
         branch["whole"] = parts.step(other, branch["prefix"])["items"]
-    return {"side": other.key, "items": len(part), "missing": high - low - len(part), "branches": branches}
+    told = {"side": other.key, "prefix": common, "sid": other.sid(common)}
+    return {**told, "items": len(part), "missing": high - low - len(part), "branches": branches}
 
 
 def _branches(

@@ -101,7 +101,7 @@ export async function prefixView(ask, about, query, go) {
 
 function besideTree(about, node, beside, up) {
   const other = about.sides.find((one) => one.key === beside.side);
-  const title = `The same items in ${other.name}`;
+  const title = `The same items in ${other.name}${beside.sid ? `, all under ${beside.sid}` : ""}`;
   const missing = beside.missing ? h("p", { class: "soft" }, `${many(beside.missing, "item")} of these are not in ${other.name}.`) : null;
   const drawn = icicle(beside.side, beside.branches, title, () => link("/", { t: node.side, p: node.prefix.join("-"), beside: 1 }), up, null);
   const shown = beside.branches.list.length;
@@ -147,8 +147,8 @@ function sideCard(about, item, key, mates) {
         h("th", { scope: "col" }, about.texts ? "words it adds" : ""))),
       h("tbody", {}, rows))),
     h("h3", {}, others.length ? `${many(mates.total - 1, "other item")} with the same SID` : "No other item has this SID"),
-    list(others.slice(0, 10), one.prefix.length),
-    mates.total - 1 > 10 ? h("p", {}, h("a", { href: toPrefix(key, one.prefix) }, `All ${number(mates.total)}`)) : null,
+    list(others.slice(0, 5), one.prefix.length),
+    mates.total - 1 > 5 ? h("p", {}, h("a", { href: toPrefix(key, one.prefix) }, `All ${number(mates.total)}`)) : null,
   );
 }
 
@@ -165,7 +165,7 @@ async function fillNear(ask, about, place, id, keys) {
           found.apart.length ? list(found.apart, 0, cosine) : h("p", {}, "None: all of them share the first token.")),
         h("section", { class: "card" }, h("h2", {}, `Near by SID, far by embedding${name}`),
           h("p", { class: "soft" }, found.depth ? `The least similar of ${many(found.mates, "other item")} that share ${found.depth === about.sides[0].sizes.length ? "the whole SID" : many(found.depth, "token")}.` : "No other item shares its first token."),
-          list(found.odd, 0, cosine))));
+          list(found.odd, found.depth, cosine))));
     } catch (error) {
       place.append(h("p", { class: "soft" }, error.message));
     }
