@@ -81,7 +81,8 @@ def _behaviour(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], lis
         "lift": _times(found["lift"], found["lift_error"]),
     }
     left_out = f"{found['transitions_repeated']:,} repeats, {found['transitions_unknown']:,} with an item without a SID"
-    notes = [f"{found['transitions']:,} transitions in {found['sequences']:,} sequences; left out: {left_out}"]
+    told = "popular item, any item: the share if the next item were drawn so; lift: over a popular item"
+    notes = [told, f"{found['transitions']:,} transitions in {found['sequences']:,} sequences; left out: {left_out}"]
     if "category_share" in found:
         columns["in category"] = _percent(found["chance_category"])
         columns["lift over it"] = _times(found["lift_category"], found["lift_category_error"])

@@ -141,7 +141,10 @@ def _print(found: "Advice", command: str) -> None:
     wide = console if console.is_terminal else Console(highlight=False, width=max(console.width, 140))
     wide.print(table)
     counted = "" if found.counted == found.items else f"; SIDs were counted for {found.counted:,} and carried over"
-    console.print(f"\n{found.items:,} items{counted}. In brackets: 90 % of full fits are expected there.", style="dim")
+    brackets = (
+        "" if all(one.measured for one in found.candidates) else " 90 % of full fits are expected in the brackets."
+    )
+    console.print(f"\n{found.items:,} items{counted}.{brackets}", style="dim")
     console.print(f"[bold]{headline(found)}[/bold]")
     if command:
         console.print(f"  {command}", markup=False, soft_wrap=True)
