@@ -1,0 +1,157 @@
+"""Training and decoding speed of the paper's model, beside transformers' own loop, on one machine in one run.
+
+    python benchmarks/retriever.py CODES -o benchmarks/results/retriever.json
+
+CODES is the output of experiments/tiger_codes.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import sidkit
+from sidkit import SidTable
+from sidkit.retriever.data import Vocabulary, examples
+from sidkit.retriever.evaluate import Evaluator
+from sidkit.retriever.model import build_t5, new_weights
+from sidkit.retriever.plan import Plan
+from sidkit.retriever.stack import Stack
+from sidkit.sequences import read_sequences
+
+SIZES = (256, 256, 256)
+
+
+def wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def open_data(codes: Path, dataset: str):
+    found = np.load(codes / dataset / "prq-kmeans-0.npy").astype(int)
+    table = SidTable(np.arange(len(found)), found, SIZES)
+    return table, read_sequences(codes / dataset / "sequences.parquet", table.ids)
+
+
+def stacked(table, sequences, plan: Plan, runs: int, device: str, seconds: float):
+    """Samples a second over all runs, and the stack."""
+    began = time.perf_counter()
+    stack = Stack(sequences, Vocabulary(SIZES), plan, runs, device)
+    fresh = new_weights(plan.shape, len(stack.vocabulary), 0)
+    for run in range(runs):
+        stack.place(run, fresh, table.codes)
+    epoch = stack.epoch(range(runs), [0] * runs, every=8)
+    next(epoch)
+    ready, steps, start = time.perf_counter() - began, 0, time.perf_counter()
+    for done in epoch:
+        steps += done
+        if time.perf_counter() - start > seconds:
+            break
+    taken = time.perf_counter() - start
+    speed = steps * runs * len(stack.examples) / stack.layout.batches / taken
+    return {
+        "samples_per_s": round(speed),
+        "ms_per_step": round(1e3 * taken / steps, 3),
+        "ready_s": round(ready, 1),
+    }, stack
+
+
+def speed(samples: float, steps: int, seconds: float) -> dict:
+    return {"samples_per_s": round(samples / seconds), "ms_per_step": round(1e3 * seconds / steps, 3)}
+
+
+def eager(sequences, table, plan: Plan, device: str, seconds: float):
+    """transformers' model as it comes, in float32, every history padded to 20 items, torch's Adam."""
+    found, vocabulary = examples(sequences, "train", plan.history), Vocabulary(SIZES)
+    tokens, rng = vocabulary.tokens(table.codes), np.random.default_rng(0)
+    model = build_t5(plan.shape, len(vocabulary)).to(device).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=plan.learning_rate)
+    order, next_one = rng.permutation(len(found)), 0
+    steps, start = 0, time.perf_counter()
+    while steps < 3 or time.perf_counter() - start < seconds:
+        some = order[next_one : next_one + plan.batch]
+        next_one = (next_one + plan.batch) % (len(order) - plan.batch)
+        history = np.zeros((len(some), plan.history * 3), np.int64)
+        for row, example in enumerate(some):
+            at, length = found.position[example], found.length[example]
+            history[row, (plan.history - length) * 3 :] = tokens[sequences.rows[at - length : at]].ravel()
+        inputs = torch.as_tensor(history, device=device)
+        labels = torch.as_tensor(tokens[sequences.rows[found.position[some]]], device=device)
+        optimizer.zero_grad()
+        model(input_ids=inputs, attention_mask=(inputs != 0).long(), labels=labels).loss.backward()
+        optimizer.step()
+        steps += 1
+        if steps == 3:  # warm
+            wait(device)
+            start = time.perf_counter()
+    wait(device)
+    taken = time.perf_counter() - start
+    return {
+        "samples_per_s": round((steps - 3) * plan.batch / taken),
+        "ms_per_step": round(1e3 * taken / (steps - 3), 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("codes", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--dataset", default="sports")
+    parser.add_argument("--seconds", type=float, default=3.0, help="measured for so long, each")
+    parser.add_argument("--runs", default="1,8", help="models trained at once")
+    parser.add_argument("--batches", default="256,1024")
+    parser.add_argument("--parts", default="train,transformers,decode", help="what to measure")
+    parser.add_argument("--profile", action="store_true", help="where the time of a step goes")
+    options = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    machine = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
+    report = {"machine": machine, "torch": torch.__version__, "sidkit": sidkit.__version__, "dataset": options.dataset}
+    report["command"] = f"python benchmarks/retriever.py CODES --dataset {options.dataset} --runs {options.runs}"
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    table, sequences = open_data(options.codes, options.dataset)
+
+    def keep(name: str, value) -> None:
+        report[name] = value
+        print(name, json.dumps(value), flush=True)
+        options.output.write_text(json.dumps(report, indent=1) + "\n")
+
+    for batch in map(int, options.batches.split(",")):
+        for runs in map(int, options.runs.split(",")):
+            plan = Plan(batch=batch)
+            found, stack = stacked(table, sequences, plan, runs, device, options.seconds)
+            keep(f"train, batch {batch}, {runs} at once", found)
+            if options.profile:
+                profile(stack)
+            del stack.__dict__["_graph"]
+    for batch in map(int, options.batches.split(",") if "transformers" in options.parts else []):
+        keep(f"transformers, batch {batch}", eager(sequences, table, Plan(batch=batch), device, options.seconds))
+    if "decode" not in options.parts:
+        return
+    evaluator, weights = Evaluator(table, sequences, "test", 20, device), stack.run_weights(0)
+    for constrained in (True, False):
+        for _ in range(2):  # the first warms up
+            start = time.perf_counter()
+            evaluator(weights, plan.shape, 30, constrained)
+            wait(device)
+        name = f"beam 30, {len(evaluator)} users, {'constrained' if constrained else 'unconstrained'}"
+        keep(name, {"seconds": round(time.perf_counter() - start, 3)})
+
+
+def profile(stack: Stack) -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
+        for _ in range(4):
+            stack._graph.replay()
+        torch.cuda.synchronize()
+    print(found.key_averages().table(sort_by="self_cuda_time_total", row_limit=28, max_name_column_width=60))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The paper's public tables: every tokenizer's SIDs trained with TIGER and scored item by item.
+
+    python experiments/tiger_codes.py DATA -o CODES --seeds 3
+    python experiments/tiger.py CODES -o experiments/results/tiger.jsonl
+    python experiments/tiger_tables.py experiments/results/tiger.jsonl
+
+One line of JSON is written per (dataset, tokenizer, seed) as it is done; lines already there are not run again, so the
+list can be worked off in pieces: --minutes stops in time (runs that it cuts short are kept apart, in *.cut.jsonl), and
+several processes can share a card, a dataset each. One cell alone:
+
+    python experiments/tiger.py CODES -o cell.jsonl --datasets toys --tokenizers prq-kmeans --seeds 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from tiger_codes import DATASETS, SIZES, TOKENIZERS
+
+MAIN = ("prq-kmeans", "rq-kmeans", "rq-vae", "without-global", "without-soft", "without-projection")
+CONTROLS = ("random", "category")
+
+
+def run_list(datasets: list[str], tokenizers: list[str], seeds: list[int]) -> list[tuple[str, str, int]]:
+    """Every run, most telling first: the main rows and the controls once, the main rows again, then the rest."""
+
+    def rank(name: str, seed: int) -> tuple[int, int]:
+        kind = 0 if name in MAIN else 1 if name in CONTROLS else 2
+        return (kind, seed) if seed == seeds[0] else (kind + (2 if kind else 1), seed)
+
+    runs = [(rank(name, seed), place, name, seed) for place, name in enumerate(tokenizers) for seed in seeds]
+    return [(dataset, name, seed) for dataset in datasets for *_, name, seed in sorted(runs)]
+
+
+def jobs_of(codes: Path, runs: list[tuple[str, str, int]]) -> list:
+    from sidkit import SidTable
+    from sidkit.retriever.loop import Job
+
+    jobs = []
+    for dataset, name, seed in runs:
+        place = codes / dataset / f"{name}-{seed}.npy"
+        if not place.exists():
+            print(f"no codes for {name}, seed {seed} on {dataset} yet", flush=True)
+            continue
+        found = np.load(place).astype(np.int64)
+        jobs.append(Job(name, SidTable(np.arange(len(found)), found, SIZES), seed))
+    return jobs
+
+
+def line_of(dataset: str, outcome, plan, device) -> dict:
+    import transformers
+
+    from sidkit import quality
+    from sidkit.retriever.retriever import facts_of
+
+    job, facts = outcome.job, facts_of(outcome, plan, device)
+    recipe, options = TOKENIZERS[job.name]
+    facts["versions"]["transformers"] = transformers.__version__
+    facts["plan"]["seed"] = job.seed
+    return {
+        "dataset": dataset,
+        "tokenizer": job.name,
+        "seed": job.seed,
+        "recipe": recipe,
+        "options": options,
+        "finished": outcome.finished,
+        **facts,
+        "icr_per_sid": quality(job.table.codes, SIZES)["icr_per_sid"],
+        "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],
+        "command": f"python experiments/tiger.py CODES -o OUT --datasets {dataset} --tokenizers {job.name} "
+        f"--seeds {job.seed}",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("codes", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--tokenizers", default=",".join(TOKENIZERS))
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--at-once", type=int, default=8, help="runs trained side by side")
+    parser.add_argument("--minutes", type=float, default=0.0, help="stop after so long")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--epochs", type=int, default=200)
+    options = parser.parse_args()
+
+    from sidkit.retriever.loop import train_stack
+    from sidkit.retriever.plan import Plan
+    from sidkit.retriever.retriever import find_device
+    from sidkit.sequences import read_sequences
+
+    deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
+    plan, device = Plan(epochs=options.epochs), find_device(options.device)
+    done = set()
+    if options.output.exists():
+        found = map(json.loads, options.output.read_text().splitlines())
+        done = {(line["dataset"], line["tokenizer"], line["seed"]) for line in found}
+    seeds = [int(seed) for seed in options.seeds.split(",")]
+    wanted = run_list(options.datasets.split(","), options.tokenizers.split(","), seeds)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    for dataset in options.datasets.split(","):
+        jobs = jobs_of(options.codes, [run for run in wanted if run[0] == dataset and run not in done])
+        if not jobs or (deadline is not None and time.monotonic() > deadline):
+            continue
+        sequences = read_sequences(options.codes / dataset / "sequences.parquet", jobs[0].table.ids)
+        print(f"{dataset}: {len(jobs)} runs with {asdict(plan)}", flush=True)
+        outcomes = train_stack(jobs, sequences, plan, device, options.at_once, told=tell(dataset), deadline=deadline)
+        for outcome in outcomes:
+            target = options.output if outcome.finished else options.output.with_suffix(".cut.jsonl")
+            with target.open("a") as out:
+                out.write(json.dumps(line_of(dataset, outcome, plan, device)) + "\n")
+
+
+def tell(dataset: str):
+    """A line for every run's epoch."""
+    start = time.monotonic()
+
+    def told(outcome) -> None:
+        last = outcome.log[-1]
+        print(
+            f"{time.monotonic() - start:7.1f} s {dataset} {outcome.job.name}-{outcome.job.seed} epoch {outcome.epoch} "
+            f"loss {last['loss']:.4f} NDCG@20 {last['item_ndcg@20']:.5f} best {outcome.best:.5f} "
+            f"@{outcome.best_epoch} {last['samples_per_s']:,.0f} samples/s",
+            flush=True,
+        )
+
+    return told
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The codes of every tokenizer that `experiments/tiger.py` trains on, one small file per fit.
+
+    python experiments/tiger_codes.py DATA -o CODES --seeds 3
+
+DATA holds a folder per dataset (sports, toys, clothing, lastfm) with embedding.npy, items.parquet and
+sequences.parquet. CODES/<dataset>/<tokenizer>-<seed>.npy is written per fit, as uint8 (items, 3), and
+CODES/<dataset>/sequences.parquet once; files already there are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+DATASETS = ("lastfm", "toys", "sports", "clothing")
+SIZES = (256, 256, 256)
+TOKENIZERS: dict[str, tuple[str, dict]] = {  # most telling first; options beside the published defaults
+    "prq-kmeans": ("prq-kmeans", {}),
+    "rq-kmeans": ("rq-kmeans", {}),
+    "without-global": ("without-global", {}),
+    "without-soft": ("without-soft", {}),
+    "without-projection": ("without-projection", {}),
+    "random": ("random", {}),
+    "category": ("category", {}),
+    "rq-vae": ("rq-vae", {"preset": "public", "epochs": 500}),
+    "opq-kmeans": ("opq-kmeans", {}),
+    "pq-kmeans": ("pq-kmeans", {}),
+    "rq-gmm": ("rq-gmm", {}),
+    "r3-vae": ("r3-vae", {"preset": "paper"}),
+    **{f"prq-k{k}": ("prq-kmeans", {"top_k": k}) for k in (5, 10)},  # k = 1 is without-soft
+    **{f"prq-beta{beta}": ("prq-kmeans", {"beta": float(beta)}) for beta in (10, 20, 25)},
+}
+
+
+def embeddings(folder: Path) -> np.ndarray:
+    X = np.load(folder / "embedding.npy").astype(np.float32)
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def random_codes(n: int, seed: int) -> np.ndarray:
+    """Different codes for all items, with no meaning."""
+    number = np.random.default_rng(seed).choice(np.prod(SIZES), n, replace=False)
+    return np.stack(np.unravel_index(number, SIZES), 1)
+
+
+def category_codes(folder: Path, seed: int) -> np.ndarray:
+    """The first token is the item's category (the last field of its text; the 255 largest, and the rest); the other two
+    say nothing."""
+    texts = pq.read_table(folder / "items.parquet").column("text").to_pylist()
+    categories = [text.rpartition("; ")[2] for text in texts]
+    rank = {category: code for code, (category, _) in enumerate(Counter(categories).most_common(255))}
+    first = np.array([rank.get(category, 255) for category in categories])
+    rng, codes = np.random.default_rng(seed), np.empty((len(first), 3), np.int64)
+    codes[:, 0] = first
+    for code in np.unique(first):
+        rows = np.flatnonzero(first == code)
+        codes[rows, 1:] = np.stack(np.unravel_index(rng.choice(256 * 256, len(rows), replace=False), SIZES[1:]), 1)
+    return codes
+
+
+def codes_of(folder: Path, name: str, seed: int) -> np.ndarray:
+    recipe_name, options = TOKENIZERS[name]
+    if name == "random":
+        return random_codes(pq.read_metadata(folder / "items.parquet").num_rows, seed)
+    if name == "category":
+        return category_codes(folder, seed)
+    from sidkit.recipes import recipe
+
+    return recipe(recipe_name, sizes=SIZES, **options).fit(embeddings(folder), seed=seed).fit_codes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tokenizers", default=",".join(TOKENIZERS))
+    parser.add_argument("--datasets", default=",".join(DATASETS))
+    options = parser.parse_args()
+    for seed in range(options.seeds):
+        for name in options.tokenizers.split(","):
+            for dataset in options.datasets.split(","):
+                place = options.output / dataset / f"{name}-{seed}.npy"
+                if place.exists():
+                    continue
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if not (place.parent / "sequences.parquet").exists():
+                    shutil.copyfile(options.data / dataset / "sequences.parquet", place.parent / "sequences.parquet")
+                start = time.perf_counter()
+                codes = codes_of(options.data / dataset, name, seed)
+                np.save(place, codes.astype(np.uint8))
+                print(json.dumps({"made": str(place), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

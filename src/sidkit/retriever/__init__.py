@@ -1,0 +1,47 @@
+"""Generative recommendation over semantic IDs: TIGER's encoder-decoder, trained fast, decoded over valid SIDs only.
+
+    data, layout       histories as examples; batches of one shape with next to no padding
+    model, network     T5 in transformers' sizes and names; its forward pass over stacked runs and packed rows
+    stack, loop        several runs trained at once; epochs, validation, early stopping, resuming
+    decode, logits     beam search over a trie; the same constraint for any transformers model
+    metrics, evaluate  item-level and SID-level figures, as sums over users
+    retriever          the folder, the training call, and `recommend`
+
+Needs the 'retriever' extra (torch, transformers, tensorboard).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..errors import need
+
+if TYPE_CHECKING:
+    from .logits import SidLogitsProcessor as SidLogitsProcessor
+    from .model import PRESETS as PRESETS
+    from .model import Shape as Shape
+    from .plan import Plan as Plan
+    from .retriever import Recommendation as Recommendation
+    from .retriever import Retriever as Retriever
+    from .retriever import train as train
+
+_HOMES = {
+    "PRESETS": "model",
+    "Plan": "plan",
+    "Recommendation": "retriever",
+    "Retriever": "retriever",
+    "Shape": "model",
+    "SidLogitsProcessor": "logits",
+    "train": "retriever",
+}
+
+__all__ = sorted(_HOMES)
+
+need("torch", "retriever", "generative retrieval")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sidkit.retriever' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,0 +1,79 @@
+"""Users' histories as examples: which items came before, and which came next.
+
+A leave-one-out split gives the last item of every sequence to the test, the one before it to validation, and every item
+before those, but the first, to training. An example is a place in one long array of items: its target lies at
+`position`, its history in the `length` places before it. Nothing is copied and nothing is padded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..sequences import Sequences
+
+__all__ = ["Examples", "Split", "Vocabulary", "examples", "require_known"]
+
+Split = Literal["train", "valid", "test"]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Which token stands for which code: code + the sizes of the levels before + 1. Token 0 pads, starts and ends."""
+
+    sizes: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return 1 + sum(self.sizes)
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The token of code 0, level by level."""
+        return tuple(1 + sum(self.sizes[:level]) for level in range(len(self.sizes)))
+
+    def tokens(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """codes: (n, levels) -> tokens of the same shape."""
+        return np.asarray(codes, np.int64) + np.array(self.first, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """position, length: (n,). The target of example i is rows[position[i]]; its history lies just before."""
+
+    position: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+def examples(sequences: Sequences, split: Split, history: int = 20) -> Examples:
+    """The examples of a split, in the order of the sequences; of each history the latest items, at most so many.
+
+    A sequence too short for a split (fewer than 2 items for the test, 3 for validation, 4 for training) is left out.
+    """
+    first, stop = sequences.starts[:-1], sequences.starts[1:]
+    if split == "train":
+        counts = np.maximum(stop - first - 3, 0)
+        which = np.repeat(np.arange(len(sequences)), counts)
+        within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        position = first[which] + 1 + within
+    else:
+        back = {"valid": 2, "test": 1}[split]
+        which = np.flatnonzero(stop - first > back)
+        position = stop[which] - back
+    return Examples(position, np.minimum(position - first[which], history))
+
+
+def require_known(sequences: Sequences) -> None:
+    """Every item of every sequence needs a semantic ID."""
+    unknown = int((sequences.rows < 0).sum())
+    if unknown:
+        raise InputError(
+            f"{unknown:,} of {len(sequences.rows):,} items in the sequences ({sequences.unknown_items:,} different) "
+            "have no semantic ID; encode all items, or leave the others out of the sequences"
+        )

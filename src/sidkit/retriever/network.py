@@ -1,0 +1,199 @@
+"""T5's forward pass over stacked runs and packed rows: what is padding is not computed.
+
+    R      runs: models trained side by side, each with its own weights and its own batch
+    rows   each holds the histories of a few examples, one after the other
+    W      history tokens of a row; D target tokens of a row; L tokens of a semantic ID
+
+A token sees the tokens of its own example only: `owner` numbers say whose each token is, -1 being padding. Relative
+positions need no care, for the tokens of an example are neighbours. Matrix products run in the dtype of the matrices,
+everything else in float32. Equal to transformers' T5 within rounding (tests/test_retriever_network.py).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from .model import Shape, Weights
+
+__all__ = ["Batch", "Parts", "cross_keys", "decoder_bias", "encode", "encoder_bias", "in_dtype", "loss", "norm"]
+
+Tensor = Any
+EPSILON = 1e-6
+FORBIDDEN = -1e9
+EXACT = ("shared", "encoder.bias", "decoder.bias", "encoder.norm", "decoder.norm", "encoder.final", "decoder.final")
+
+
+class Batch(NamedTuple):
+    """One step's examples of every run."""
+
+    tokens: Tensor  # (R, rows, W) history
+    slot: Tensor  # (rows, W) whose place a token takes
+    owner: Tensor  # (R, rows, W) whose token it is: the slot, or -1 for padding
+    target: Tensor  # (R, rows, D) the SIDs to generate, one after the other
+    before: Tensor  # (R, rows, D) the token before each, 0 at the start of a SID
+    mine: Tensor  # (rows, D) whose SID it is
+    weight: Tensor  # (R, rows, D) 1, or 0 where a place is empty
+
+
+def in_dtype(weights: Weights, dtype: Any) -> Weights:
+    """The matrices in the dtype of matrix products; embeddings, norms and position biases stay float32."""
+    return {name: value if name in EXACT else value.to(dtype) for name, value in weights.items()}
+
+
+def norm(x: Tensor, scale: Tensor) -> Tensor:
+    """T5's layer norm: x over its root mean square. x: (R, n, d), scale: (R, d)."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * scale[:, None]
+
+
+def bucket(distance: Tensor, both_ways: bool, buckets: int, farthest: int = 128) -> Tensor:
+    """T5's relative position buckets: exact up to half of them, logarithmic beyond."""
+    found = torch.zeros_like(distance)
+    if both_ways:
+        buckets //= 2
+        found = (distance > 0).long() * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    far = exact + (torch.log(distance.float() / exact) / math.log(farthest / exact) * (buckets - exact)).long()
+    return found + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
+
+
+def encoder_bias(weights: Weights, width: int) -> Tensor:
+    """(R, heads, W, W)"""
+    table = weights["encoder.bias"]
+    place = torch.arange(width, device=table.device)
+    return _by_bucket(table, bucket(place - place[:, None], True, table.shape[1]))
+
+
+def decoder_bias(weights: Weights, width: int, levels: int) -> Tensor:
+    """(R, heads, D, D) for SIDs one after the other, what comes later in a SID being forbidden."""
+    table = weights["decoder.bias"]
+    level = torch.arange(width, device=table.device) % levels
+    distance = level - level[:, None]
+    return _by_bucket(table, bucket(distance, False, table.shape[1])).masked_fill(distance > 0, FORBIDDEN)
+
+
+def _by_bucket(table: Tensor, which: Tensor) -> Tensor:
+    """table: (R, buckets, H), which: (A, B) -> (R, H, A, B). A matrix product, because its gradient is one too."""
+    chosen = (torch.arange(table.shape[1], device=table.device)[:, None] == which.flatten()).to(table.dtype)
+    return (table.transpose(1, 2) @ chosen).unflatten(2, which.shape)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mine: Tensor, owner: Tensor, dropout: float) -> Tensor:
+    """q: (R, rows, A, H, h), k and v: (R, rows, B, H, h), bias: (R, H, A, B) or None, mine: (rows, A) or
+    (R, rows, A), owner: (R, rows, B) -> (R, rows * A, H * h)."""
+    scores = q.transpose(2, 3) @ k.permute(0, 1, 3, 4, 2)  # (R, rows, H, A, B)
+    scores = scores.float()
+    if bias is not None:
+        scores = scores + bias[:, None]
+    seen = (mine[..., :, None] == owner[..., None, :])[..., None, :, :]
+    chances = torch.softmax(scores.masked_fill(~seen, FORBIDDEN), -1).to(v.dtype)
+    mixed = F.dropout(chances, dropout) @ v.transpose(2, 3)  # (R, rows, H, A, h)
+    return mixed.transpose(2, 3).flatten(3).flatten(1, 2)
+
+
+def feed_forward(x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, dropout: float) -> Tensor:
+    hidden = F.dropout(F.relu(norm(x, scale).to(wi.dtype) @ wi), dropout)
+    return x + F.dropout((hidden @ wo).float(), dropout)
+
+
+def encoder_layer(
+    x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, wi: Tensor, wo: Tensor,
+    bias: Tensor, slot: Tensor, owner: Tensor, dropout: float,
+) -> Tensor:  # fmt: skip
+    """x: (R, rows * W, d) -> the same."""
+    heads = bias.shape[1]
+    parts = (norm(x, norms[:, 0]).to(qkv.dtype) @ qkv).unflatten(2, (3, heads, -1)).unflatten(1, owner.shape[1:])
+    q, k, v = parts.unbind(3)
+    x = x + F.dropout((attend(q, k, v, bias, slot, owner, dropout) @ o).float(), dropout)
+    return feed_forward(x, norms[:, 1], wi, wo, dropout)
+
+
+def decoder_layer(
+    x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, cross_q: Tensor, cross_o: Tensor, wi: Tensor, wo: Tensor,
+    keys: Tensor, bias: Tensor, mine: Tensor, owner: Tensor, dropout: float,
+) -> Tensor:  # fmt: skip
+    """x: (R, rows * D, d), keys: (R, rows, W, 2, H, h) -> the same as x."""
+    heads, rows = bias.shape[1], mine.shape
+    parts = (norm(x, norms[:, 0]).to(qkv.dtype) @ qkv).unflatten(2, (3, heads, -1)).unflatten(1, rows)
+    q, k, v = parts.unbind(3)
+    x = x + F.dropout((attend(q, k, v, bias, mine, mine[None], dropout) @ o).float(), dropout)
+    q = (norm(x, norms[:, 1]).to(cross_q.dtype) @ cross_q).unflatten(2, (heads, -1)).unflatten(1, rows)
+    k, v = keys.unbind(3)
+    x = x + F.dropout((attend(q, k, v, None, mine, owner, dropout) @ cross_o).float(), dropout)
+    return feed_forward(x, norms[:, 2], wi, wo, dropout)
+
+
+def embed(table: Tensor, tokens: Tensor, dropout: float) -> Tensor:
+    """table: (R, V, d), tokens: (R, ...) -> (R, n, d) in float32."""
+    flat = tokens.flatten(1)
+    runs = torch.arange(len(table), device=flat.device)[:, None]
+    return F.dropout(F.embedding(flat + runs * table.shape[1], table.flatten(0, 1)).float(), dropout)
+
+
+def logits(x: Tensor, final: Tensor, shared: Tensor, dtype: Any, dropout: float = 0.0) -> Tensor:
+    """(R, n, V) in float32, of decoder outputs (R, n, d); T5 scales them by d^-1/2 where embeddings are tied."""
+    x = F.dropout(norm(x, final), dropout) * x.shape[-1] ** -0.5
+    return (x.to(dtype) @ shared.to(dtype).transpose(1, 2)).float()
+
+
+def head(
+    x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: float
+) -> Tensor:
+    """(R,) the mean cross-entropy of decoder outputs (R, rows * D, d), target tokens and weights (R, rows, D)."""
+    scores = logits(x, final, shared, dtype, dropout)
+    each = F.cross_entropy(scores.flatten(0, 1), target.flatten(), reduction="none").view(len(target), -1)
+    weight = weight.flatten(1)
+    return (each * weight).sum(1) / weight.sum(1).clamp(min=1)
+
+
+class Parts(NamedTuple):
+    """The pieces of the forward pass, as they stand or compiled."""
+
+    embed: Any = embed
+    encoder_layer: Any = encoder_layer
+    decoder_layer: Any = decoder_layer
+    head: Any = head
+
+    @classmethod
+    def compiled(cls) -> Parts:
+        return cls(*(torch.compile(part, dynamic=False, fullgraph=True) for part in cls()))
+
+
+EAGER = Parts()
+
+
+def encode(
+    weights: Weights, tokens: Tensor, slot: Tensor, owner: Tensor, dropout: float = 0.0, run: Parts = EAGER
+) -> Tensor:
+    """(R, rows * W, d) in the dtype of matrix products."""
+    x = run.embed(weights["shared"], tokens, dropout)
+    bias = encoder_bias(weights, tokens.shape[2])
+    names = ("norm", "qkv", "o", "wi", "wo")
+    for parts in zip(*(weights[f"encoder.{name}"].unbind(1) for name in names), strict=True):
+        x = run.encoder_layer(x, *parts, bias, slot, owner, dropout)
+    return F.dropout(norm(x, weights["encoder.final"]), dropout).to(weights["encoder.o"].dtype)
+
+
+def cross_keys(weights: Weights, shape: Shape, encoded: Tensor, rows: Any) -> list[Tensor]:
+    """Keys and values of every decoder layer: (R, rows, W, 2, H, h) each."""
+    both = (encoded @ weights["cross.kv"]).unflatten(2, (shape.layers, 2, shape.heads, shape.d_kv))
+    return list(both.unflatten(1, rows).unbind(3))
+
+
+def loss(weights: Weights, shape: Shape, levels: int, batch: Batch, dropout: float = 0.0, run: Parts = EAGER) -> Tensor:
+    """(R,) the mean cross-entropy over the target tokens of each run."""
+    encoded = encode(weights, batch.tokens, batch.slot, batch.owner, dropout, run)
+    keys = cross_keys(weights, shape, encoded, batch.tokens.shape[1:])
+    x = run.embed(weights["shared"], batch.before, dropout)
+    bias = decoder_bias(weights, batch.target.shape[2], levels)
+    own = ("decoder.norm", "decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo")
+    for *parts, key in zip(*(weights[name].unbind(1) for name in own), keys, strict=True):
+        x = run.decoder_layer(x, *parts, key, bias, batch.mine, batch.owner, dropout)
+    final, shared = weights["decoder.final"], weights["shared"]
+    return run.head(x, final, shared, batch.target, batch.weight, encoded.dtype, dropout)

@@ -1,0 +1,46 @@
+"""How a retriever is trained, as a value that can be printed, compared and saved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..errors import SpecError
+from .model import Shape
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Adam on every prefix of every training sequence; the epoch with the best validation NDCG@20 is kept.
+
+    The defaults are the paper's. Its pipeline sets the seed after the model is built; here it is set before.
+
+    patience       epochs without a better validation figure before training stops
+    history        items of a history that are used: the latest
+    beams          SIDs generated per user, in validation and test
+    constrained    whether only SIDs of items can be generated (the public pipeline: not)
+    precision      of matrix products: bfloat16 on a GPU, or float32; "auto" is bfloat16 on a GPU and float32 elsewhere
+    """
+
+    shape: Shape = field(default_factory=Shape)
+    epochs: int = 200
+    batch: int = 256
+    learning_rate: float = 1e-4
+    patience: int = 10
+    history: int = 20
+    beams: int = 30
+    constrained: bool = True
+    precision: Literal["auto", "bfloat16", "float32"] = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "patience", "history", "beams"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise SpecError(f"learning_rate must be positive and finite, not {self.learning_rate}")
+        if self.precision not in ("auto", "bfloat16", "float32"):
+            raise SpecError(f"precision must be 'auto', 'bfloat16' or 'float32', not {self.precision!r}")

@@ -1,0 +1,287 @@
+"""A trained retriever: a folder, a history in, items with scores out.
+
+folder/
+  config.json, model.safetensors, generation_config.json   T5, as transformers' from_pretrained reads it
+  sids.parquet                                             the items and their semantic IDs
+  retriever.json                                           how it was trained, and how well it did
+  log.jsonl, tensorboard/                                  epoch by epoch
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from .. import __version__
+from ..checkpoint import Checkpoint
+from ..errors import InputError, StoreError
+from ..files import replace_file, replace_folder
+from ..progress import Progress
+from ..sequences import Sequences
+from ..sids import SidTable
+from ..trie import Trie
+from .data import Split, Vocabulary, require_known
+from .decode import DeviceTrie, beam_search
+from .evaluate import Evaluator
+from .loop import CHOSEN_BY, Job, Outcome, identity, train_stack
+from .metrics import Tally
+from .model import Shape, Weights, build_t5, from_state, to_state
+from .network import in_dtype
+from .plan import Plan
+from .stack import dtype_of
+
+__all__ = ["Recommendation", "Retriever", "find_device", "train"]
+
+FACTS, TABLE, LOG = "retriever.json", "sids.parquet", "log.jsonl"
+
+
+class Recommendation(NamedTuple):
+    """An item, its SID, and the log-probability of that SID; items that share a SID share it."""
+
+    item: Any
+    sid: tuple[int, ...]
+    score: float
+
+
+@dataclass(eq=False)
+class Retriever:
+    """retriever = Retriever.load("run/"); retriever.recommend(["P000017", "P000202"], k=10)"""
+
+    table: SidTable
+    plan: Plan
+    weights: Weights  # of one run, float32
+    facts: dict[str, Any]
+    device: Any = "cpu"
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "auto") -> Retriever:
+        """A retriever from the folder that `sidkit train` wrote."""
+        folder, place = Path(folder), find_device(device)
+        try:
+            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+            plan = plan_from(facts["plan"])
+            state = load_file(folder / "model.safetensors")
+            weights = from_state(state, plan.shape)
+        except FileNotFoundError as error:
+            raise StoreError(f"{folder} is no trained retriever: no {Path(str(error.filename)).name} in it") from None
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise StoreError(f"cannot read the retriever {folder}: {error}") from error
+        table = SidTable.from_parquet(folder / TABLE)
+        return cls(table, plan, {name: value.to(place) for name, value in weights.items()}, facts, place)
+
+    def recommend(
+        self, history: Sequence[Any], k: int = 10, within: Any = None, beams: int | None = None
+    ) -> list[Recommendation]:
+        """The k likeliest next items for a history of item ids, oldest first, best first.
+
+        within   item ids to choose from (in stock, fresh ...), or a mask over the table's rows; all items by default
+        beams    SIDs that are looked at: those of the training, or k if that is more
+        """
+        return self.recommend_many([history], k, within, beams)[0]
+
+    def recommend_many(
+        self, histories: Sequence[Sequence[Any]], k: int = 10, within: Any = None, beams: int | None = None
+    ) -> list[list[Recommendation]]:
+        """As `recommend`, for many users at once."""
+        tokens = self._histories(histories)
+        trie = self.trie if within is None else Trie.of(self.table, self._rows(within))
+        device_trie = self._device_trie if within is None else self._on_device(trie)
+        found = beam_search(self._fast, self.plan.shape, device_trie, tokens, beams or max(k, self.plan.beams))
+        return [
+            self._items(trie, leaves, scores, k)
+            for leaves, scores in zip(found.leaf.tolist(), found.score.tolist(), strict=True)
+        ]
+
+    def evaluate(
+        self,
+        sequences: Sequences,
+        split: Split = "test",
+        beams: int | None = None,
+        constrained: bool | None = None,
+        within: Any = None,
+        progress: Progress | None = None,
+    ) -> Tally:
+        """How well the held-out items of sequences are ranked; see `sidkit.retriever.metrics` for the figures."""
+        require_known(sequences)
+        trie = Trie.of(self.table, None if within is None else self._rows(within))
+        judge = Evaluator(self.table, sequences, split, self.plan.history, self.device, trie)
+        if not len(judge):
+            raise InputError(f"no sequence is long enough for the {split} split")
+        if progress is not None:
+            progress.start("evaluate", len(judge))
+        free = self.plan.constrained if constrained is None else constrained
+        return judge(self._fast, self.plan.shape, beams or self.plan.beams, free, progress)
+
+    @cached_property
+    def trie(self) -> Trie:
+        return Trie.of(self.table)
+
+    @cached_property
+    def _device_trie(self) -> DeviceTrie:
+        return self._on_device(self.trie)
+
+    @cached_property
+    def _fast(self) -> Weights:
+        return in_dtype(self.weights, dtype_of(self.plan.precision, self.device))
+
+    def _on_device(self, trie: Trie) -> DeviceTrie:
+        return DeviceTrie(trie, Vocabulary(self.table.sizes), self.device)
+
+    def _rows(self, ids: Any) -> Any:
+        mask = np.asarray(ids)
+        if mask.dtype == bool:
+            if mask.shape != (len(self.table),):
+                raise InputError(f"a mask needs one value for each of {len(self.table)} items, not {mask.shape}")
+            return mask
+        return np.array([self._row(item) for item in ids], np.int64)
+
+    def _row(self, item: Any) -> int:
+        row = self.table.row_of(item)
+        if row is None:
+            raise InputError(f"no item {item!r} among the {len(self.table):,} this retriever was trained on")
+        return row
+
+    def _histories(self, histories: Sequence[Sequence[Any]]) -> Any:
+        """(n, W) tokens, padded on the left."""
+        rows = [[self._row(item) for item in history][-self.plan.history :] for history in histories]
+        if not rows or not all(rows):
+            raise InputError("a history needs at least one item")
+        tokens, levels = Vocabulary(self.table.sizes).tokens(self.table.codes), len(self.table.sizes)
+        padded = np.zeros((len(rows), max(map(len, rows)) * levels), np.int64)
+        for place, history in enumerate(rows):
+            padded[place, padded.shape[1] - len(history) * levels :] = tokens[history].ravel()
+        return torch.as_tensor(padded, device=self.device)
+
+    def _items(self, trie: Trie, leaves: list[int], scores: list[float], k: int) -> list[Recommendation]:
+        found: list[Recommendation] = []
+        for leaf, score in zip(leaves, scores, strict=True):
+            for row in trie.items(leaf) if leaf >= 0 else ():
+                sid = tuple(int(code) for code in self.table.codes[row])
+                found.append(Recommendation(self.table.ids[int(row)].as_py(), sid, score))
+            if len(found) >= k:
+                break
+        return found[:k]
+
+
+def train(
+    table: SidTable,
+    sequences: Sequences,
+    folder: str | Path,
+    plan: Plan | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+    resume: bool = False,
+) -> Retriever:
+    """Train a retriever on a table of SIDs and sequences of its items, and write it as a folder.
+
+    A training that is stopped leaves what it had done as FOLDER.unfinished; resume goes on from there and ends with the
+    same bits on a CPU.
+    """
+    plan, folder, place = plan or Plan(), Path(folder), find_device(device)
+    check_folder(folder)
+    unfinished = Checkpoint(folder.parent / f"{folder.name}.unfinished", identity(table, sequences, plan))
+    if not resume:
+        unfinished.clear()
+    told = _Log(folder)
+    job = Job(folder.name, table, plan.seed)
+    (outcome,) = train_stack([job], sequences, plan, place, 1, progress, unfinished, told)
+    told.close()
+    retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
+    save(retriever, folder)
+    unfinished.clear()
+    return retriever
+
+
+def save(retriever: Retriever, folder: Path) -> None:
+    """Write a folder that `Retriever.load` and transformers' `from_pretrained` read."""
+    shape = retriever.plan.shape
+    model = build_t5(shape, len(Vocabulary(retriever.table.sizes)), to_state(retriever.weights, shape))
+    with replace_folder(folder) as temporary:
+        model.save_pretrained(temporary)
+        retriever.table.to_parquet(temporary / TABLE)
+        (temporary / FACTS).write_text(json.dumps(retriever.facts, indent=1) + "\n", encoding="utf-8")
+
+
+def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
+    """What is to be known about a finished run."""
+    test = outcome.test or Tally()
+    name = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else f"CPU, {os.cpu_count()} cores"
+    return {
+        "plan": asdict(plan),
+        "epochs": outcome.epoch,
+        "best_epoch": outcome.best_epoch,
+        "validation": {CHOSEN_BY: outcome.best},
+        "test": test.means(),
+        "users": test.count,
+        "seconds": round(outcome.seconds, 2),
+        "versions": {
+            "sidkit": __version__,
+            "torch": torch.__version__,
+            "python": sys.version.split()[0],
+            "device": name,
+        },
+    }
+
+
+def plan_from(plain: dict[str, Any]) -> Plan:
+    return replace(Plan(**{k: v for k, v in plain.items() if k != "shape"}), shape=Shape(**plain["shape"]))
+
+
+def find_device(asked: str) -> Any:
+    """A torch device; "auto" is a GPU if there is one."""
+    if asked == "auto":
+        asked = "cuda" if torch.cuda.is_available() else "cpu"
+    if asked.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError(f"device {asked!r} was asked for, and torch finds no GPU; use 'auto' or 'cpu'")
+    return torch.device(asked)
+
+
+def check_folder(folder: Path) -> None:
+    """Only an empty or new folder, or one of an earlier training, may be written to."""
+    if folder.exists() and not folder.is_dir():
+        raise StoreError(f"{folder} is a file; name a folder for the retriever")
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in (FACTS, LOG)):
+        raise StoreError(f"{folder} holds other files; name an empty folder for the retriever")
+
+
+class _Log:
+    """log.jsonl, and TensorBoard's event files where the tensorboard package is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.board: Any = None
+        self.open: Callable[[int], Any] | None = None
+        if find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.open = lambda first: SummaryWriter(str(folder / "tensorboard"), purge_step=first)
+
+    def __call__(self, outcome: Outcome) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replace_file(self.folder / LOG) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in outcome.log), encoding="utf-8")
+        if self.open is None:
+            return
+        last = outcome.log[-1]
+        self.board = self.board or self.open(last["epoch"])
+        for name, value in last.items():
+            if name != "epoch":
+                kind = "train" if name in ("loss", "samples_per_s") else "validation"
+                self.board.add_scalar(f"{kind}/{name}", value, last["epoch"])
+        self.board.flush()
+
+    def close(self) -> None:
+        if self.board is not None:
+            self.board.close()

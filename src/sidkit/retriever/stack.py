@@ -1,0 +1,196 @@
+"""Runs trained side by side: one set of stacked weights, one optimiser, one step for all of them.
+
+TIGER's model is so small that a modern GPU mostly waits for the next kernel. Stacked, several runs (seeds, tokenizers)
+share every kernel; recorded as a CUDA graph, a step costs one call. On a CPU the same code runs as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from ..sequences import Sequences
+from .data import Examples, Vocabulary, examples
+from .layout import Layout
+from .model import Weights, one_run
+from .network import Batch, Parts, in_dtype, loss
+from .plan import Plan
+
+__all__ = ["Stack", "adam", "dtype_of"]
+
+Tensor = Any
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+
+
+def dtype_of(precision: str, device: Any) -> Any:
+    """The dtype of matrix products."""
+    if precision == "auto":
+        precision = "bfloat16" if torch.device(device).type == "cuda" else "float32"
+    return getattr(torch, precision)
+
+
+def adam(
+    weights: list[Tensor], copies: list[Tensor], grads: Sequence[Tensor], first: list[Tensor], second: list[Tensor],
+    step: Tensor, rate: float,
+) -> None:  # fmt: skip
+    """One step of Adam (no weight decay) for every run, in place; step: (R,), counted from 1.
+
+    copies are the weights in the dtype of matrix products; where that is the weights' own, they are the weights.
+    """
+    one, two = BETAS
+    for w, copy, grad, m, v in zip(weights, copies, grads, first, second, strict=True):
+        t = step.view(-1, *[1] * (w.ndim - 1))
+        g = grad.float()
+        m.lerp_(g, 1 - one)
+        v.mul_(two).addcmul_(g, g, value=1 - two)
+        w.sub_(rate / (1 - one**t) * m / (v.sqrt() / (1 - two**t).sqrt() + EPSILON))
+        if copy is not w:
+            copy.copy_(w)
+
+
+@dataclass(eq=False)
+class Stack:
+    """R runs over one dataset. tokens: (R, items, L) the SIDs of each run, as tokens."""
+
+    sequences: Sequences
+    vocabulary: Vocabulary
+    plan: Plan
+    runs: int
+    device: Any
+
+    def __post_init__(self) -> None:
+        plan, device = self.plan, torch.device(self.device)
+        self.examples: Examples = examples(self.sequences, "train", plan.history)
+        levels = len(self.vocabulary.sizes)
+        self.layout = Layout.plan(self.examples.length, plan.batch, plan.history, levels)
+        self.dtype = dtype_of(plan.precision, device)
+
+        def there(array: NDArray[Any]) -> Tensor:
+            return torch.as_tensor(array, dtype=torch.long, device=device)
+
+        self.items = there(self.sequences.rows)
+        self.position, self.length = there(self.examples.position), there(self.examples.length)
+        self.slot, self.item, self.level = there(self.layout.slot), there(self.layout.item), there(self.layout.level)
+        self.mine = there(self.layout.mine)
+        self.within = torch.arange(self.mine.shape[1], device=device) % levels  # which token of a SID
+        self.tokens = torch.zeros(self.runs, int(self.items.max()) + 1, levels, dtype=torch.long, device=device)
+        self.order = torch.zeros(self.runs, self.layout.batches, self.layout.slots + 1, dtype=torch.long, device=device)
+        self.at = torch.zeros(1, dtype=torch.long, device=device)
+        self.step = torch.zeros(self.runs, device=device)
+        self.total = torch.zeros(self.runs, dtype=torch.float64, device=device)
+        self.weights: Weights = {}
+        self._graph: Any = None
+        self._parts = Parts.compiled() if device.type == "cuda" else Parts()
+        self._adam = torch.compile(adam, dynamic=False) if device.type == "cuda" else adam
+
+    def place(self, run: int, weights: Weights, codes: NDArray[Any], moments: Any = None, step: int = 0) -> None:
+        """Put a run, fresh or resumed, into a place of the stack. weights: as of one run."""
+        if not self.weights:
+            self._allocate(weights)
+        table = self.vocabulary.tokens(codes)[: self.tokens.shape[1]]
+        self.tokens[run, : len(table)] = torch.as_tensor(table, device=self.device)
+        with torch.no_grad():
+            for name, value in weights.items():
+                self.weights[name][run] = value[0].to(self.device)
+                self.copies[name][run] = self.weights[name][run]
+                for held, given in zip(self.moments, moments or (None, None), strict=True):
+                    held[name][run] = 0.0 if given is None else given[name][0].to(self.device)
+        self.step[run] = step
+
+    def _allocate(self, weights: Weights) -> None:
+        def like(value: Tensor) -> Tensor:
+            return torch.zeros(self.runs, *value.shape[1:], device=self.device)
+
+        self.weights = {name: like(value) for name, value in weights.items()}
+        self.moments = tuple({name: like(value) for name, value in weights.items()} for _ in range(2))
+        self.copies = in_dtype(self.weights, self.dtype)
+        for copy in self.copies.values():
+            copy.requires_grad_()
+
+    def epoch(self, seeds: Sequence[int], epochs: Sequence[int], every: int = 64) -> Iterator[int]:
+        """One pass over all examples, each run in its own order; yields how many steps were taken."""
+        torch.manual_seed(_mix(seeds[0], epochs[0]))  # dropout: a function of the first run's seed and epoch
+        orders = np.stack([self.layout.order(seed, epoch) for seed, epoch in zip(seeds, epochs, strict=True)])
+        self.order.copy_(torch.as_tensor(orders))
+        self.at.zero_()
+        self.total.zero_()
+        advance = self._replay() if torch.device(self.device).type == "cuda" else self._step
+        for done in range(self.layout.batches):
+            advance()
+            if (done + 1) % every == 0 or done + 1 == self.layout.batches:
+                if torch.device(self.device).type == "cuda":
+                    torch.cuda.synchronize(self.device)
+                yield done % every + 1
+
+    def losses(self) -> list[float]:
+        """The mean training loss of every run over the epoch so far."""
+        return (self.total / len(self.examples)).tolist()  # type: ignore[no-any-return]
+
+    def run_weights(self, run: int) -> Weights:
+        """One run's weights in the dtype of matrix products, for decoding."""
+        return {name: value.detach() for name, value in one_run(self.copies, run).items()}
+
+    def kept(self, run: int) -> Weights:
+        """A copy of one run's weights as they are now, in float32."""
+        return {name: value.detach().clone() for name, value in one_run(self.weights, run).items()}
+
+    def batch(self) -> Batch:
+        """The examples at hand."""
+        ids = self.order.index_select(1, self.at)[:, 0]  # (R, slots + 1)
+        runs = torch.arange(self.runs, device=ids.device)[:, None, None]
+        which = ids[:, self.slot]
+        length = torch.where(which >= 0, self.length[which], 0)
+        real = self.item < length
+        item = self.items[(self.position[which] - length + self.item).clamp(min=0)]
+        tokens = torch.where(real, self.tokens[runs, item, self.level], 0)
+        owner = torch.where(real, self.slot, -1)
+        which = ids[:, self.mine]
+        target = self.tokens[runs, self.items[self.position[which]], self.within]  # of empty places: any, weight 0
+        before = torch.where(self.within > 0, F.pad(target, (1, -1)), 0)
+        weight = (which >= 0).float()
+        return Batch(tokens, self.slot, owner, target, before, self.mine, weight)
+
+    def _step(self) -> None:
+        batch, levels = self.batch(), len(self.vocabulary.sizes)
+        losses = loss(self.copies, self.plan.shape, levels, batch, self.plan.shape.dropout, self._parts)
+        grads = torch.autograd.grad(losses.sum(), list(self.copies.values()))
+        self.step += 1
+        with torch.no_grad():
+            first, second = (list(held.values()) for held in self.moments)
+            self._adam(
+                list(self.weights.values()), list(self.copies.values()), grads,
+                first, second, self.step, self.plan.learning_rate,
+            )  # fmt: skip
+            self.total += losses.detach().double() * batch.weight.sum((1, 2)).double() / levels
+        self.at += 1
+
+    def _replay(self) -> Any:
+        """The step as a CUDA graph, recorded at first use; what the trial runs before it changed is put back."""
+        if self._graph is None:
+            held = [self.at, self.step, self.total, *self.weights.values(), *self.copies.values()]
+            held += [value for part in self.moments for value in part.values()]
+            saved = [value.detach().clone() for value in held]
+            stream = torch.cuda.Stream(self.device)
+            stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    self.at.zero_()
+                    self._step()
+            torch.cuda.current_stream(self.device).wait_stream(stream)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._step()
+            with torch.no_grad():
+                for value, before in zip(held, saved, strict=True):
+                    value.copy_(before)
+        return self._graph.replay
+
+
+def _mix(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,0 +1,551 @@
+"""The generative recommender: examples, packing, the network, decoding, figures, training."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidkit import SidTable
+from sidkit.errors import InputError, SpecError, StoreError
+from sidkit.sequences import Sequences
+from sidkit.trie import Trie
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from sidkit.retriever import Plan, Retriever, Shape, SidLogitsProcessor  # noqa: E402
+from sidkit.retriever.data import Vocabulary, examples  # noqa: E402
+from sidkit.retriever.decode import DeviceTrie, beam_search, free_search  # noqa: E402
+from sidkit.retriever.evaluate import Evaluator  # noqa: E402
+from sidkit.retriever.layout import Layout  # noqa: E402
+from sidkit.retriever.loop import Job, train_stack  # noqa: E402
+from sidkit.retriever.metrics import CUTS, Judge, representatives  # noqa: E402
+from sidkit.retriever.model import build_t5, from_state, new_weights, to_state  # noqa: E402
+from sidkit.retriever.network import loss  # noqa: E402
+from sidkit.retriever.retriever import train  # noqa: E402
+from sidkit.retriever.stack import Stack, adam  # noqa: E402
+
+SMALL = Shape(layers=2, d_model=32, d_ff=48, heads=3, d_kv=8)
+
+
+def shop(items=60, sizes=(8, 8, 8), seed=0, twins=20):
+    """A table in which the last `twins` items share their SIDs with the first."""
+    codes = np.random.default_rng(seed).integers(0, sizes, (items, len(sizes)))
+    codes[items - twins :] = codes[:twins]
+    return SidTable([f"p{i}" for i in range(items)], codes, sizes)
+
+
+def walks(items=60, users=30, seed=0, most=30):
+    rng = np.random.default_rng(seed)
+    return Sequences.of([rng.integers(0, items, rng.integers(3, most)) for _ in range(users)])
+
+
+def peaked(weights, by=4.0):
+    """Fresh weights give nearly equal chances; sharper attention and biases make the beams differ."""
+    return {name: value * by if "q" in name or "bias" in name else value for name, value in weights.items()}
+
+
+class TestExamples:
+    def test_a_sequence_of_five_is_split_as_the_protocol_says(self):
+        sequences = Sequences.of([[10, 11, 12, 13, 14]])
+        cut = {name: examples(sequences, name) for name in ("train", "valid", "test")}
+        pairs = {
+            name: [
+                (sequences.rows[at - n : at].tolist(), int(sequences.rows[at]))
+                for at, n in zip(e.position, e.length, strict=True)
+            ]
+            for name, e in cut.items()
+        }
+        assert pairs == {
+            "train": [([10], 11), ([10, 11], 12)],
+            "valid": [([10, 11, 12], 13)],
+            "test": [([10, 11, 12, 13], 14)],
+        }
+
+    def test_a_history_keeps_the_latest_items_and_never_another_users(self):
+        sequences = Sequences.of([range(100, 130), range(7)])
+        for split in ("train", "valid", "test"):
+            found = examples(sequences, split, history=20)
+            for at, n in zip(found.position, found.length, strict=True):
+                start = 0 if at < 30 else 30
+                assert n == min(at - start, 20) >= 1
+
+    def test_short_sequences_are_left_out_of_the_splits_they_cannot_serve(self):
+        sequences = Sequences.of([[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]])
+        assert [len(examples(sequences, split)) for split in ("train", "valid", "test")] == [1, 2, 3]
+
+    def test_tokens_are_the_codes_shifted_by_level(self):
+        assert Vocabulary((256, 256, 256)).tokens(np.array([[0, 0, 0], [255, 1, 2]])).tolist() == [
+            [1, 257, 513],
+            [256, 258, 515],
+        ]
+        assert len(Vocabulary((256, 256, 256))) == 769
+
+
+class TestLayout:
+    @settings(max_examples=30, deadline=None)
+    @given(st.lists(st.integers(1, 20), min_size=1, max_size=300), st.integers(1, 40), st.integers(0, 5))
+    def test_every_example_has_its_place_once_an_epoch(self, lengths, batch, epoch):
+        layout = Layout.plan(np.array(lengths), batch, 20, 3)
+        order = layout.order(3, epoch)
+        assert sorted(order[order >= 0]) == list(range(len(lengths)))
+        assert (order[:, -1] == -1).all()
+        room = np.array([(layout.slot == slot).sum() // 3 for slot in range(layout.slots)])
+        for ids in order[:, :-1]:
+            assert (np.array([lengths[i] if i >= 0 else 0 for i in ids]) <= room).all()
+        for slot in range(layout.slots):
+            assert (layout.mine == slot).sum() == 3
+            (row,) = np.unique(np.nonzero(layout.slot == slot)[0])
+            assert (layout.mine[row] == slot).any()
+
+    def test_little_is_padding_when_lengths_are_skewed(self):
+        lengths = np.minimum(np.random.default_rng(0).geometric(0.18, 20_000), 20)
+        assert Layout.plan(lengths, 256, 20, 3).fill > 0.9
+
+    def test_epochs_and_seeds_differ_and_repeat(self):
+        layout = Layout.plan(np.full(100, 3), 16, 20, 3)
+        assert (layout.order(0, 1) == layout.order(0, 1)).all()
+        assert (layout.order(0, 1) != layout.order(0, 2)).any()
+        assert (layout.order(0, 1) != layout.order(1, 1)).any()
+
+
+def padded(sequences, found, tokens, some, levels=3):
+    """What transformers takes: histories padded on the left, and the targets."""
+    width = int(found.length[some].max()) * levels
+    inputs = np.zeros((len(some), width), np.int64)
+    for row, example in enumerate(some):
+        at, n = found.position[example], found.length[example]
+        inputs[row, width - n * levels :] = tokens[sequences.rows[at - n : at]].ravel()
+    return torch.tensor(inputs), torch.tensor(tokens[sequences.rows[found.position[some]]])
+
+
+class TestNetwork:
+    def test_weights_go_to_transformers_and_back_unchanged(self):
+        weights = new_weights(SMALL, 25, seed=1)
+        model = build_t5(SMALL, 25, to_state(weights, SMALL))
+        again = from_state(model.state_dict(), SMALL)
+        assert weights.keys() == again.keys()
+        assert all(torch.equal(weights[name], again[name]) for name in weights)
+        assert not torch.equal(new_weights(SMALL, 25, seed=2)["shared"], weights["shared"])
+
+    def test_the_loss_of_packed_stacked_batches_is_transformers(self):
+        table, sequences = shop(), walks()
+        plan, vocabulary = Plan(SMALL, batch=24), Vocabulary(table.sizes)
+        stack = Stack(sequences, vocabulary, plan, 2, "cpu")
+        models = []
+        for run in range(2):
+            weights = peaked(new_weights(SMALL, len(vocabulary), run))
+            stack.place(run, weights, table.codes)
+            models.append(build_t5(SMALL, len(vocabulary), to_state(weights, SMALL)))
+        orders = np.stack([stack.layout.order(seed, 0) for seed in (5, 6)])
+        stack.order.copy_(torch.as_tensor(orders))
+        tokens = vocabulary.tokens(table.codes)
+        for at in (0, stack.layout.batches - 1):
+            stack.at.fill_(at)
+            ours = loss(stack.copies, SMALL, 3, stack.batch())
+            for run, model in enumerate(models):
+                ids = orders[run, at]
+                inputs, labels = padded(sequences, stack.examples, tokens, ids[ids >= 0])
+                theirs = model(input_ids=inputs, attention_mask=(inputs != 0).long(), labels=labels).loss
+                assert ours[run].item() == pytest.approx(theirs.item(), rel=2e-6)
+
+    def test_a_step_is_torchs_adam_on_transformers_model(self):
+        table, sequences = shop(), walks(users=8, most=8)
+        shape, vocabulary = Shape(1, 16, 24, 2, 8, dropout=0.0), Vocabulary((8, 8, 8))
+        stack = Stack(sequences, vocabulary, Plan(shape, batch=500, learning_rate=1e-2), 1, "cpu")
+        fresh = new_weights(shape, len(vocabulary), 0)
+        stack.place(0, fresh, table.codes)
+        model = build_t5(shape, len(vocabulary), to_state(fresh, shape)).train()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        inputs, labels = padded(
+            sequences, stack.examples, vocabulary.tokens(table.codes), np.arange(len(stack.examples))
+        )
+        for _ in range(3):
+            list(stack.epoch([0], [0]))
+            optimizer.zero_grad()
+            model(input_ids=inputs, attention_mask=(inputs != 0).long(), labels=labels).loss.backward()
+            optimizer.step()
+        theirs = from_state(model.state_dict(), shape)
+        for name, value in stack.kept(0).items():
+            assert torch.allclose(value, theirs[name], atol=2e-4), name
+
+    def test_runs_in_a_stack_do_not_touch_each_other(self):
+        shape = Shape(1, 16, 24, 2, 8, dropout=0.0)
+        table, sequences = shop(), walks(users=10, most=10)
+
+        def after(seeds):
+            stack = Stack(sequences, Vocabulary(table.sizes), Plan(shape, batch=16), len(seeds), "cpu")
+            for run, seed in enumerate(seeds):
+                stack.place(run, new_weights(shape, 25, seed), table.codes)
+            list(stack.epoch(seeds, [0] * len(seeds)))
+            return stack.kept(len(seeds) - 1)
+
+        alone, beside = after([7]), after([1, 2, 7])
+        assert all(torch.allclose(alone[name], beside[name], atol=1e-6) for name in alone)
+
+    def test_adam_counts_every_runs_steps_alone(self):
+        grad = torch.tensor([[1.0], [1.0]])
+        weights, first, second = torch.zeros(2, 1), torch.zeros(2, 1), torch.zeros(2, 1)
+        second[1], first[1] = 0.5, 0.5
+        adam([weights], [weights], [grad], [first], [second], torch.tensor([1.0, 9.0]), 0.1)
+        m, v = 0.9 * 0.5 + 0.1, 0.999 * 0.5 + 0.001
+        expected = -0.1 * (m / (1 - 0.9**9)) / (math.sqrt(v / (1 - 0.999**9)) + 1e-8)
+        assert weights[:, 0].tolist() == pytest.approx([-0.1, expected], rel=1e-5)
+
+
+class TestTrie:
+    def test_children_and_items_of_a_small_catalogue(self):
+        table = SidTable(list("abcde"), [[1, 0], [0, 1], [1, 0], [1, 2], [0, 1]], (2, 3))
+        trie = Trie.of(table)
+        assert [codes.tolist() for codes in trie.codes] == [[0, 1], [1, 0, 2]]
+        assert [bounds.tolist() for bounds in trie.children] == [[0, 2], [0, 1, 3]]
+        assert [trie.items(leaf).tolist() for leaf in range(3)] == [[1, 4], [0, 2], [3]]
+        assert trie.leaf_of(5).tolist() == [1, 0, 1, 2, 0]
+        part = Trie.of(table, [3, 0])
+        assert [part.items(leaf).tolist() for leaf in range(len(part))] == [[0], [3]]
+        assert part.leaf_of(5).tolist() == [0, -1, -1, 1, -1]
+
+    def test_nothing_to_choose_from_is_an_error(self):
+        with pytest.raises(InputError, match="no items are left"):
+            Trie.of(shop(), np.zeros(60, bool))
+
+
+@pytest.fixture(scope="module")
+def decoding():
+    """A sharpened random model in both forms, and padded histories."""
+    table = shop()
+    vocabulary = Vocabulary(table.sizes)
+    weights = peaked(new_weights(SMALL, len(vocabulary), 3))
+    model = build_t5(SMALL, len(vocabulary), to_state(weights, SMALL))
+    sequences = walks(users=6, most=24)
+    inputs, _ = padded(sequences, examples(sequences, "test"), vocabulary.tokens(table.codes), np.arange(6))
+    return table, vocabulary, weights, model, inputs
+
+
+def generated(model, inputs, beams, *processors, levels=3):
+    found = model.generate(
+        input_ids=inputs,
+        attention_mask=(inputs != 0).long(),
+        num_beams=beams,
+        num_return_sequences=beams,
+        max_length=1 + levels,
+        logits_processor=list(processors),
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    return found.sequences.view(len(inputs), beams, -1)[:, :, 1:], found.sequences_scores.view(len(inputs), beams)
+
+
+class TestDecoding:
+    @pytest.mark.parametrize("within", [None, range(0, 60, 3)])
+    def test_beams_are_those_of_transformers_generate_with_the_processor(self, decoding, within):
+        table, vocabulary, weights, model, inputs = decoding
+        trie = Trie.of(table, None if within is None else np.array(within))
+        beams = 12
+        ours = beam_search(weights, SMALL, DeviceTrie(trie, vocabulary, "cpu"), inputs, beams)
+        tokens, scores = generated(model, inputs, beams, SidLogitsProcessor(trie))
+        codes = np.array([table.codes[trie.items(leaf)[0]] for leaf in range(len(trie))])
+        assert torch.equal(torch.tensor(vocabulary.tokens(codes))[ours.leaf], tokens)
+        assert torch.allclose(ours.score / 3, scores, atol=1e-5)
+
+    @pytest.mark.parametrize("end", [0.0, 3.0])
+    def test_unconstrained_beams_are_those_of_transformers(self, decoding, end):
+        table, vocabulary, weights, _, inputs = decoding
+        final = weights["decoder.final"].clone()
+        shared = weights["shared"].clone()
+        shared[:, 0] += end * shared[:, 1:9].mean(1)  # makes ending early likelier
+        weights = weights | {"shared": shared, "decoder.final": final}
+        model = build_t5(SMALL, len(vocabulary), to_state(weights, SMALL))
+        trie = Trie.of(table)
+        ours = free_search(weights, SMALL, DeviceTrie(trie, vocabulary, "cpu"), inputs, 8)
+        tokens, scores = generated(model, inputs, 8)
+        assert bool((tokens[:, :, 1] == 0).any()) is bool(end)  # some hypotheses do end early, where they should
+        assert torch.allclose(ours.score / 3, scores, atol=1e-5)
+        known = {tuple(row): leaf for leaf, row in enumerate(_leaf_tokens(trie, table, vocabulary))}
+        theirs = [[known.get(tuple(beam), -1) for beam in user] for user in tokens.tolist()]
+        assert ours.leaf.tolist() == theirs
+
+    def test_fewer_sids_than_beams_leave_empty_places(self, decoding):
+        table, vocabulary, weights, _, inputs = decoding
+        trie = Trie.of(table, np.array([4, 9]))
+        found = beam_search(weights, SMALL, DeviceTrie(trie, vocabulary, "cpu"), inputs, 10)
+        assert (found.leaf >= 0).sum(1).tolist() == [len(trie)] * len(inputs)
+
+    def test_the_processor_serves_other_vocabularies_and_prompts(self):
+        table = SidTable(list("abc"), [[0, 1], [0, 0], [1, 1]], (2, 2))
+        processor = SidLogitsProcessor(Trie.of(table), start=2, tokens=[[7, 5], [3, 8]], end=9)
+        scores = torch.zeros(2, 10)
+
+        def allowed(*ids):
+            found = processor(torch.tensor([[1, 2, *ids]] * 2), scores)
+            return torch.nonzero(found[0] == 0)[:, 0].tolist()
+
+        assert allowed() == [5, 7]
+        assert allowed(7) == [3, 8]
+        assert allowed(5) == [8]
+        assert allowed(5, 8) == [9]
+        assert allowed(4) == [9]
+
+    def test_tokens_for_another_number_of_codes_are_refused(self):
+        with pytest.raises(InputError, match="codes were given"):
+            SidLogitsProcessor(Trie.of(shop()), tokens=[[1], [2], [3]])
+
+
+def _leaf_tokens(trie, table, vocabulary):
+    return vocabulary.tokens(np.array([table.codes[trie.items(leaf)[0]] for leaf in range(len(trie))])).tolist()
+
+
+def slow_figures(trie, chosen, lists, targets, leaf_of):
+    """Item lists written out and searched, one user at a time, in plain Python."""
+    sums = {}
+
+    def add(name, cut, ranks, share):
+        for rank in ranks:
+            if rank <= cut:
+                for metric, gain in (
+                    ("recall", 1),
+                    ("hit_rate", 1),
+                    ("ndcg", 1 / math.log2(rank + 1)),
+                    ("mrr", 1 / rank),
+                ):
+                    key = f"{name}_{metric}@{cut}"
+                    sums[key] = sums.get(key, 0.0) + gain * share
+
+    for leaves, target in zip(lists, targets, strict=True):
+        items, spread, expanded = [], [], []
+        for leaf in leaves:
+            if leaf < 0:
+                expanded.append(None)
+                continue
+            if chosen[leaf] not in items:
+                items.append(chosen[leaf])
+            spread.append(leaf)
+            expanded += [leaf] * len(trie.items(leaf))
+        group = len(trie.items(leaf_of[target]))
+        for cut in CUTS:
+            add("item", cut, [items.index(target) + 1] if target in items else [], 1)
+            add("expected", cut, [spread.index(leaf_of[target]) + 1] if leaf_of[target] in spread else [], 1 / group)
+            add("corrected", cut, [i + 1 for i, leaf in enumerate(expanded) if leaf == leaf_of[target]], 1 / group)
+            add("sid", cut, [list(leaves).index(leaf_of[target]) + 1] if leaf_of[target] in leaves else [], 1)
+    return sums
+
+
+class TestFigures:
+    def test_three_users_worked_by_hand(self):
+        # SIDs: leaf 0 = {a, b}, leaf 1 = {c}, leaf 2 = {d, e, f}
+        table = SidTable(list("abcdef"), [[0], [0], [1], [2], [2], [2]], (3,))
+        trie = Trie.of(table)
+        judge = Judge(trie, 6, "cpu")
+        judge.chosen = torch.tensor([1, 2, 4])  # b, c, e stand for their SIDs
+        lists = torch.tensor([[2, 0, 1], [2, 0, 1], [1, -1, 0]])
+        targets = torch.tensor([1, 0, 0])  # b, a, a
+        sums = {name: value.item() for name, value in judge.sums(lists, targets).items()}
+        assert sums["item_recall@5"] == 1  # b is second; a is nobody's representative
+        assert sums["item_ndcg@5"] == pytest.approx(1 / math.log2(3))
+        assert sums["expected_recall@5"] == 1.5
+        assert sums["expected_mrr@5"] == pytest.approx(3 * 0.5 * 0.5)  # always second, the invalid one being skipped
+        assert sums["sid_mrr@5"] == pytest.approx(0.5 + 0.5 + 1 / 3)
+        # places 4 and 5 for the first two users, 3 and 4 for the third (an unknown SID takes one)
+        assert sums["corrected_recall@5"] == pytest.approx(3)
+        gains = [1 / math.log2(place + 1) for place in (4, 5, 4, 5, 3, 4)]
+        assert sums["corrected_ndcg@5"] == pytest.approx(sum(gains) / 2)
+
+    def test_invalid_sequences_take_a_rank_if_so_asked(self):
+        table = SidTable(list("ab"), [[0], [1]], (2,))
+        lists, target = torch.tensor([[-1, 1]]), torch.tensor([1])
+        ranks = [
+            Judge(Trie.of(table), 2, "cpu", invalid_consumes_rank=choice).sums(lists, target)["item_mrr@5"].item()
+            for choice in (False, True)
+        ]
+        assert ranks == [1.0, 0.5]
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_they_equal_lists_written_out_and_searched(self, seed):
+        table = shop(seed=seed, sizes=(3, 3, 3))
+        trie, rng = Trie.of(table), np.random.default_rng(seed)
+        lists = np.array([rng.permutation(len(trie))[:15] for _ in range(50)])
+        lists[rng.random(lists.shape) < 0.1] = -1
+        targets = rng.integers(0, 60, 50)
+        fast = Judge(trie, 60, "cpu").sums(torch.tensor(lists), torch.tensor(targets))
+        slow = slow_figures(trie, representatives(trie), lists.tolist(), targets.tolist(), trie.leaf_of(60))
+        for name, value in fast.items():
+            assert value.item() == pytest.approx(slow.get(name, 0.0)), name
+
+    def test_without_collisions_all_item_figures_agree(self):
+        table = SidTable(range(30), np.arange(30)[:, None], (30,))
+        lists = torch.tensor(np.array([np.random.default_rng(i).permutation(30)[:25] for i in range(20)]))
+        sums = Judge(Trie.of(table), 30, "cpu").sums(lists, torch.arange(20))
+        for cut in CUTS:
+            for metric in ("recall", "ndcg", "mrr"):
+                figures = {sums[f"{name}_{metric}@{cut}"].item() for name in ("item", "expected", "corrected", "sid")}
+                assert max(figures) == pytest.approx(min(figures))
+
+    def test_the_expectation_is_the_mean_over_draws_of_representatives(self):
+        table = shop(sizes=(3, 3, 3))
+        trie = Trie.of(table)
+        lists = torch.tensor(np.array([np.random.default_rng(i).permutation(len(trie))[:20] for i in range(40)]))
+        targets = torch.arange(40)
+        draws = [Judge(trie, 60, "cpu", seed=s).sums(lists, targets)["item_ndcg@20"].item() for s in range(400)]
+        exact = Judge(trie, 60, "cpu").sums(lists, targets)["expected_ndcg@20"].item()
+        assert np.mean(draws) == pytest.approx(exact, abs=4 * np.std(draws) / 20)
+
+
+def ring(users=120, items=32, seed=0):
+    """Most steps go to the next item on a ring, so that the best guess is known."""
+    rng, lists = np.random.default_rng(seed), []
+    for _ in range(users):
+        walk = [int(rng.integers(items))]
+        for _ in range(int(rng.integers(4, 8))):
+            walk.append((walk[-1] + 1) % items if rng.random() < 0.95 else int(rng.integers(items)))
+        lists.append(walk)
+    codes = np.stack([np.arange(items) // 8, np.arange(items) % 8], 1)
+    return SidTable([f"p{i}" for i in range(items)], codes, (4, 8)), Sequences.of(lists)
+
+
+LEARNS = Plan(Shape(1, 32, 64, 2, 16, dropout=0.05), epochs=12, batch=32, learning_rate=6e-3, patience=6, beams=10)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    table, sequences = ring()
+    folder = tmp_path_factory.mktemp("train") / "run"
+    return train(table, sequences, folder, LEARNS, device="cpu"), table, sequences, folder
+
+
+class TestTraining:
+    def test_it_learns_what_comes_next_and_beats_popularity(self, trained):
+        retriever, _, sequences, _ = trained
+        test = examples(sequences, "test")
+        popular = np.argsort(-np.bincount(sequences.rows, minlength=32))[:5]
+        by_popularity = np.isin(sequences.rows[test.position], popular).mean()
+        found = retriever.facts["test"]["item_recall@5"]
+        assert found > 2 * max(by_popularity, 5 / 32)
+        assert found > 0.6
+
+    def test_the_folder_loads_as_a_retriever_and_with_transformers(self, trained):
+        from transformers import T5ForConditionalGeneration
+
+        retriever, table, sequences, folder = trained
+        again = Retriever.load(folder, "cpu")
+        assert again.evaluate(sequences).means() == pytest.approx(retriever.facts["test"])
+        model = T5ForConditionalGeneration.from_pretrained(folder)
+        vocabulary = Vocabulary(table.sizes)
+        inputs, _ = padded(sequences, examples(sequences, "test"), vocabulary.tokens(table.codes), np.arange(4), 2)
+        ours = beam_search(again.weights, LEARNS.shape, again._device_trie, inputs, 5)
+        _, scores = generated(model, inputs, 5, SidLogitsProcessor(again.trie), levels=2)
+        assert torch.allclose(ours.score / 2, scores, atol=1e-4)
+
+    def test_recommendations_are_items_with_scores_best_first(self, trained):
+        retriever = trained[0]
+        found = retriever.recommend(["p3", "p4", "p5"], k=5)
+        assert found[0].item == "p6"
+        assert found[0].sid == (0, 6)
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        assert {one.item for one in retriever.recommend(["p3", "p4", "p5"], k=5, within=["p9", "p20"])} == {"p9", "p20"}
+
+    def test_items_that_share_a_sid_are_all_recommended(self, trained):
+        retriever = trained[0]
+        table = SidTable(["x", "y", *retriever.table.ids.to_pylist()[2:]], retriever.table.codes.copy(), (4, 8))
+        table.codes[0] = table.codes[1] = (0, 6)
+        twins = Retriever(table, retriever.plan, retriever.weights, {})
+        assert {one.item for one in twins.recommend(["p3", "p4", "p5"], k=3)} == {"x", "y", "p6"}
+
+    def test_the_log_is_json_lines_and_tensorboard(self, trained):
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        retriever, _, _, folder = trained
+        lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+        assert [line["epoch"] for line in lines] == list(range(1, retriever.facts["epochs"] + 1))
+        assert lines[-1]["loss"] < lines[0]["loss"]
+        events = EventAccumulator(str(folder / "tensorboard")).Reload()
+        assert [event.value for event in events.Scalars("train/loss")] == pytest.approx([one["loss"] for one in lines])
+        assert pq.read_table(folder / "sids.parquet").num_rows == 32
+
+    def test_a_stopped_training_goes_on_to_the_same_bits(self, trained, tmp_path, monkeypatch):
+        from sidkit.checkpoint import Checkpoint
+
+        retriever, table, sequences, _ = trained
+        monkeypatch.setattr(Checkpoint, "due", lambda self: True)
+
+        class Stop:
+            def start(self, label, rows): ...
+
+            def advance(self, rows): ...
+
+            def note(self, text):
+                if "epoch 3," in text:
+                    raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(table, sequences, tmp_path / "run", LEARNS, device="cpu", progress=Stop())
+        resumed = train(table, sequences, tmp_path / "run", LEARNS, device="cpu", resume=True)
+        assert all(torch.equal(resumed.weights[name], value) for name, value in retriever.weights.items())
+        assert resumed.facts["test"] == retriever.facts["test"]
+        assert not (tmp_path / "run.unfinished").exists()
+
+    def test_early_stopping_keeps_the_best_epoch_and_frees_the_place(self):
+        table, sequences = ring(users=30)
+        plan = Plan(Shape(1, 8, 8, 1, 8), epochs=4, batch=64, learning_rate=1e-9, patience=2, beams=4)
+        found = list(train_stack([Job("a", table, seed) for seed in range(3)], sequences, plan, "cpu", at_once=2))
+        assert sorted(outcome.job.seed for outcome in found) == [0, 1, 2]
+        for outcome in found:
+            assert outcome.finished
+            assert outcome.epoch == min(outcome.best_epoch + 2, 4)
+            assert outcome.best == max(entry["item_ndcg@20"] for entry in outcome.log)
+
+    def test_a_deadline_ends_a_run_that_is_not_finished(self):
+        table, sequences = ring(users=20)
+        plan = Plan(Shape(1, 8, 8, 1, 8), epochs=50, batch=64, beams=4)
+        (outcome,) = train_stack([Job("a", table, 0)], sequences, plan, "cpu", deadline=0.0)
+        assert (outcome.epoch, outcome.finished) == (1, False)
+
+
+class TestErrors:
+    def test_items_without_a_sid_are_counted(self, tmp_path):
+        table, _ = ring()
+        with pytest.raises(InputError, match="1 of 6 items"):
+            train(table, Sequences(np.array([0, 1, 2, -1, 4, 5]), np.array([0, 6]), 1), tmp_path / "run", LEARNS, "cpu")
+
+    def test_sequences_too_short_for_training_are_named(self, tmp_path):
+        table, _ = ring()
+        with pytest.raises(InputError, match="no sequence has the 4 items"):
+            train(table, Sequences.of([[1, 2, 3]]), tmp_path / "run", LEARNS, device="cpu")
+
+    def test_a_folder_of_something_else_is_left_alone(self, tmp_path):
+        table, sequences = ring()
+        (tmp_path / "letter.txt").write_text("dear")
+        with pytest.raises(StoreError, match="other files"):
+            train(table, sequences, tmp_path, LEARNS, device="cpu")
+        with pytest.raises(StoreError, match="no trained retriever"):
+            Retriever.load(tmp_path)
+
+    def test_histories_of_unknown_or_no_items_are_refused(self, trained):
+        for history, words in ((["nobody"], "no item 'nobody'"), ([], "at least one item")):
+            with pytest.raises(InputError, match=words):
+                trained[0].recommend(history)
+
+    def test_plans_that_make_no_sense_are_refused(self):
+        for options in ({"epochs": 0}, {"learning_rate": 0.0}, {"precision": "int3"}):
+            with pytest.raises(SpecError):
+                Plan(**options)
+        with pytest.raises(SpecError, match="dropout"):
+            Shape(dropout=1.0)
+
+    def test_a_gpu_that_is_not_there_is_named(self, tmp_path):
+        if torch.cuda.is_available():
+            pytest.skip("there is one")
+        with pytest.raises(InputError, match="finds no GPU"):
+            Retriever.load(tmp_path, "cuda")
+
+
+def test_evaluation_does_not_depend_on_how_users_are_batched(trained, monkeypatch):
+    retriever, table, sequences, _ = trained
+    whole = Evaluator(table, sequences, "test", 20, "cpu")(retriever.weights, LEARNS.shape, 10)
+    monkeypatch.setattr("sidkit.retriever.evaluate.CANDIDATES", 70)
+    parts = Evaluator(table, sequences, "test", 20, "cpu")(retriever.weights, LEARNS.shape, 10)
+    assert parts.count == whole.count == 120
+    assert parts.sums == pytest.approx(whole.sums)
