@@ -175,6 +175,16 @@ def test_surprises_are_near_by_one_measure_and_far_by_the_other(pages, made):
     assert told["sharing"] == sorted(told["sharing"], reverse=True)
 
 
+def test_one_item_and_one_level_are_enough(tmp_path):
+    SidTable([7], np.array([[2]], np.int32), (3,)).to_parquet(tmp_path / "sids.parquet")
+    alone = Pages(read(tmp_path / "sids.parquet", vectors=Lines(np.ones((1, 4), np.float32), pa.array([7]))))
+    assert [b["token"] for b in alone.node("a", ())["branches"]["list"]] == ["<a_2>"]
+    assert alone.node("a", (2,))["branches"]["list"] == []
+    assert alone.item("7")["sides"]["a"]["sid"] == "<a_2>"
+    told = alone.near("7", "a")
+    assert (told["nearest"], told["apart"], told["odd"], told["depth"]) == (0, [], [], 0)
+
+
 def test_search_finds_ids_sids_and_words(pages, made):
     ids, codes = made[1], made[2]
     assert pages.search(ids[12])["item"]["id"] == ids[12]
@@ -278,6 +288,18 @@ def test_bad_addresses_are_not_found_and_say_nothing_of_the_inside(site, path):
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
     if path.startswith("/api/"):
         assert set(json.loads(body)) == {"error"}
+
+
+def test_whatever_is_asked_the_answer_is_found_or_not_found(site):
+    rng = np.random.default_rng(3)
+    letters = list("0123456789-<>ab_c'\"%&/\\\0é中 .;{}\u202e")
+    for _ in range(150):
+        names = rng.choice(["t", "p", "page", "q", "id", "sort"], 3, replace=False)
+        query = urlencode({name: "".join(rng.choice(letters, rng.integers(0, 12))) for name in names})
+        for path in (rng.choice(["/api/node", "/api/members", "/api/near", "/api/search"]), "/"):
+            assert ask(f"{site}{path}?{query}")[0] in (200, 404), query
+    for query in ("99999999999999999999", "<a_99999999999999999999>", "1-" * 200 + "1", "%ff%fe%00%ed%a0%80"):
+        assert ask(f"{site}/api/search?q={quote(query, safe='%')}")[0] == 200
 
 
 def test_good_addresses_are_found_and_carry_the_headers(site):
