@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .embeddings.columns import choose_name, no_such
+from .embeddings.files import files_of, readable
 from .errors import InputError
 from .items import match
+from .storage import for_arrow
 
 __all__ = ["Sequences", "read_sequences"]
 
@@ -54,18 +56,16 @@ class Sequences:
         return self.rows[:-1][inside], self.rows[1:][inside], which[1:][inside]
 
 
-def read_sequences(path: Path, ids: Any, column: str | None = None) -> Sequences:
-    """Sequences from Parquet, for the items with these ids (in the order of their table).
+def read_sequences(path: str | Path, ids: Any, column: str | None = None) -> Sequences:
+    """Sequences from a Parquet file, folder or glob, for the items with these ids (in the order of their table).
 
     Either a row per sequence with a list of item ids in time order (`items`, `item_ids`, `sequence`, `history`), or a
     row per event: an item (`item_id`, `item`, `pid`), a user or session, and a time (else the order of the file).
     column names the items where their column has another name.
     """
-    try:
-        schema = pq.read_schema(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    kinds = dict(zip(schema.names, schema.types, strict=True))
+    first = files_of(path)[0]
+    with readable(first):
+        kinds = {field.name: field.type for field in pq.read_schema(for_arrow(first))}
     name = choose_name(column, (*LIST_NAMES, *ITEM_NAMES), {key: _is_list(kind) for key, kind in kinds.items()})
     if name is None:
         raise no_such("column", column or "items", str(path), {key: True for key in kinds}, "--sequence-column")
@@ -84,13 +84,24 @@ def _is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _of_lists(path: Path, column: str) -> tuple[Any, NDArray[np.int64]]:
-    lists = pq.read_table(path, columns=[column]).column(column)
+def _read(path: str | Path, columns: list[str]) -> Any:
+    tables = []
+    for file in files_of(path):
+        with readable(file):
+            tables.append(pq.read_table(for_arrow(file), columns=columns))
+    try:
+        return pa.concat_tables(tables)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"the files of {path} differ in their columns: {error}") from error
+
+
+def _of_lists(path: str | Path, column: str) -> tuple[Any, NDArray[np.int64]]:
+    lists = _read(path, [column]).column(column)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     return pc.list_flatten(lists), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _of_events(path: Path, column: str, names: list[str]) -> tuple[Any, NDArray[np.int64]]:
+def _of_events(path: str | Path, column: str, names: list[str]) -> tuple[Any, NDArray[np.int64]]:
     """Events grouped by user, users in the order they first come, each in the order of time."""
     user = next((name for name in USER_NAMES if name in names), None)
     time = next((name for name in TIME_NAMES if name in names), None)
@@ -99,7 +110,7 @@ def _of_events(path: Path, column: str, names: list[str]) -> tuple[Any, NDArray[
             f"{path} has one item a row and no user column ({', '.join(USER_NAMES)}); "
             "give sequences as lists, or a user to each row"
         )
-    table = pq.read_table(path, columns=[column, user, *([time] if time else [])])
+    table = _read(path, [column, user, *([time] if time else [])])
     if table.column(user).null_count:
         raise InputError(f"{path}: {table.column(user).null_count:,} rows have no {user!r}; every event needs one")
     number = pc.dictionary_encode(table.column(user)).combine_chunks().indices.to_numpy(zero_copy_only=False)

@@ -16,7 +16,7 @@ from .options import Column, IdColumn, Json, texts_for
 def judge(
     sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
     sequences: Annotated[
-        Path | None, typer.Option("--sequences", help="Parquet: a list of items per user, or a row per event")
+        str | None, typer.Option("--sequences", help="Parquet: a list of items per user, or a row per event")
     ] = None,
     embeddings: Annotated[str | None, typer.Option("--embeddings", help="The items' vectors, as for fit")] = None,
     items: Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' categories")] = None,

@@ -23,7 +23,7 @@ __all__ = ["judge", "judge_neighbours"]
 
 def judge(
     table: SidTable,
-    sequences: Path | None = None,
+    sequences: str | Path | None = None,
     embeddings: Embeddings | None = None,
     categories: Sequence[str] | None = None,
     *,
