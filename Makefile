@@ -26,7 +26,7 @@ $(VENV)/bin/uv:
 	$(VENV)/bin/python -m pip install -q uv
 
 $(VENV)/core: $(VENV)/bin/uv pyproject.toml constraints.txt
-	$(UV) -e .
+	$(UV) -e '.[explore]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/bin/uv pyproject.toml constraints.txt
