@@ -33,10 +33,10 @@ function crumbs(side, path) {
 
 function facts(node) {
   const shown = [
-    [number(node.items), node.prefix.length ? `items, ${percent(node.items, node.of)} of all` : "items"],
-    [number(node.sids), "distinct SIDs"],
+    [number(node.items), (node.items === 1 ? "item" : "items") + (node.prefix.length ? `, ${percent(node.items, node.of)} of all` : "")],
+    [number(node.sids), node.sids === 1 ? "distinct SID" : "distinct SIDs"],
     [percent(node.alone, node.sids), "of these SIDs have one item"],
-    [number(node.largest), "items in the fullest"],
+    [number(node.largest), `${node.largest === 1 ? "item" : "items"} in the fullest`],
   ];
   return h("dl", { class: "facts" }, shown.map(([value, name]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
