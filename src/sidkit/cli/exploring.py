@@ -71,6 +71,8 @@ def _serve(pages: "Pages", host: str, port: int | None, browser: bool) -> None:
 
     def ready(url: str) -> None:
         print(f"open {url} (Ctrl-C ends)", flush=True)
+        if host in ("0.0.0.0", "::"):
+            print("from other machines: the same, with the name of this one in place of 127.0.0.1", flush=True)
         if browser:
             webbrowser.open(url)
 

@@ -131,7 +131,8 @@ def serve(pages: Pages, host: str, port: int | None, ready: Callable[[str], None
     token = None if is_loopback(host) else new_token()
     app = build(pages, token)
     with bind(host, port) as listener:
-        shown = f"[{host}]" if ":" in host else host
+        here = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+        shown = f"[{here}]" if ":" in here else here
         ready(f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else ""))
         config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)
         uvicorn.Server(config).run(sockets=[listener])
