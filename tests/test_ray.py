@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ SPECS = {
 def write(folder, X, cuts, row_group=50):
     """The rows as files of these lengths, ids and all."""
     folder.mkdir(parents=True)
-    for i, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for i, (start, stop) in enumerate(pairwise(cuts)):
         vectors = pa.FixedSizeListArray.from_arrays(pa.array(X[start:stop].ravel()), X.shape[1])
         ids = pa.array([f"P{row:05}" for row in range(start, stop)], pa.string())
         table = pa.table({"item_id": ids, "embedding": vectors})
@@ -243,3 +244,240 @@ def test_kill_9_of_workers_while_encoding_leaves_every_file_whole(X, data, crew,
             if not killer.is_alive():
                 break
         assert killer.killed == 20
+
+
+NODE_LOSS = """
+import threading, time
+import numpy as np
+from ray.cluster_utils import Cluster
+import sidkit
+from sidkit.embeddings import open_embeddings
+from sidkit.progress import Silent
+from sidkit.recipes import recipe
+from sidkit.rows import LocalRows
+
+cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 2, "include_dashboard": False}})
+other = cluster.add_node(num_cpus=2)
+spec = recipe("prq-kmeans", sizes=(32, 16), top_k=3, iterations=6)
+whole = spec.fit(LocalRows(open_embeddings({folder!r}), chunk=64))
+
+class Unplug(Silent):
+    passes = 0
+    def note(self, text):
+        self.passes += 1
+        if self.passes == 3:
+            cluster.remove_node(other, allow_graceful=False)
+
+with sidkit.on_ray({folder!r}, address=cluster.address, workers=4, chunk=64, patience=1.0) as rows:
+    while any(slot.facts is None for slot in rows.crew.slots):
+        rows.crew._welcome()
+        time.sleep(0.1)
+    assert len({{slot.facts[1] for slot in rows.crew.slots}}) == 2, "all workers on one node"
+    fitted = spec.fit(rows, progress=Unplug())
+    assert np.array_equal(fitted.fit_codes, whole.fit_codes)
+    for ours, theirs in zip(fitted.stages, whole.stages):
+        for key, array in theirs.arrays.items():
+            assert np.array_equal(ours.arrays[key], array), key
+    done = rows.encode(fitted, {out!r})
+    assert np.array_equal(sidkit.SidTable.from_parquet({out!r}).codes, whole.fit_codes)
+    assert rows.crew.retries >= 2 and sum(slot.facts is not None for slot in rows.crew.slots) == 2
+import ray
+assert not ray.is_initialized()
+cluster.shutdown()
+print("survived")
+"""
+
+
+def test_the_loss_of_a_whole_node_changes_nothing(data, tmp_path):
+    script = NODE_LOSS.format(folder=str(data[7]), out=str(tmp_path / "out"))
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/"}
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=280, check=False,
+        env=alone | quiet | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1:] == ["survived"], done.stdout[-500:] + done.stderr[-3000:]
+
+
+def test_a_driver_that_dies_comes_back_with_resume(data, crew, tmp_path, rng):
+    address = crew.ray.get_runtime_context().gcs_address
+    sizes = ["--sizes", "64-64-64", "--iterations", "40"]
+    fit = [sys.executable, "-m", "sidkit", "fit", str(data[7]), *sizes, "--resume"]
+    subprocess.run([*fit, "-o", str(tmp_path / "whole")], check=True, capture_output=True)
+    on_ray = [*fit, "-o", str(tmp_path / "tok"), "--ray", address, "--workers", "2"]
+    killed = 0
+    while not (tmp_path / "tok.unfinished" / "stage-2").exists() and killed < 5:
+        process = subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not (tmp_path / "tok.unfinished" / "stage-1").exists():
+            time.sleep(0.02)
+        time.sleep(float(rng.uniform(0.1, 0.5)))
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+    done = subprocess.run(on_ray, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert killed >= 1
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "tok" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (tmp_path / "tok.unfinished").exists()
+
+    encode = [sys.executable, "-m", "sidkit", "encode", str(tmp_path / "tok"), str(data[7]), "-o"]
+    told = subprocess.run([*encode, str(tmp_path / "out"), "--ray", address], capture_output=True, text=True)
+    assert "wrote 900 semantic IDs to 7 files; next" in told.stdout, told.stderr
+    table = sidkit.SidTable.from_parquet(tmp_path / "out")
+    assert np.array_equal(table.codes, sidkit.load(tmp_path / "whole").encode(open_embeddings(data[1])))
+    assert len(crew.ray.nodes()) == 1  # the cluster was only used
+    assert crew.slots[0].facts is not None
+
+
+def test_a_file_that_cannot_be_read_is_named_and_stops_the_run(X, crew, tmp_path):
+    folder = write(tmp_path / "in", X, [0, 300, 600, 900])
+    broken = folder / "part-1.parquet"
+    content = bytearray(broken.read_bytes())
+    content[100:2000] = bytes(1900)  # vectors; the footer is whole
+    broken.write_bytes(content)
+    with pytest.raises(sidkit.SidkitError, match=r"part-1\.parquet"):
+        sidkit.on_ray(folder, workers=2, chunk=CHUNK)
+    with sidkit.on_ray(folder, workers=2, chunk=CHUNK, check=False) as rows:
+        with pytest.raises(sidkit.SidkitError, match=r"part-1\.parquet"):
+            rows.encode(SPECS["rq-kmeans"].fit(X), tmp_path / "out")
+    assert not (tmp_path / "out" / "part-1.parquet").exists()
+    broken.write_bytes(b"no footer")
+    with pytest.raises(sidkit.SidkitError, match=r"part-1\.parquet"):
+        sidkit.on_ray(folder, workers=2)
+
+
+def test_bad_rows_are_named_or_left_out(X, crew, tmp_path):
+    bad = X.copy()
+    bad[[5, 700]] = np.nan
+    folder = write(tmp_path / "in", bad, CUTS[3])
+    with pytest.raises(sidkit.SidkitError, match=r"2 of 900 rows .* row 5 of part-0\.parquet holds NaN"):
+        sidkit.on_ray(folder, workers=2, chunk=CHUNK)
+    with sidkit.on_ray(folder, workers=2, chunk=CHUNK, bad_rows="drop") as rows:
+        assert list(rows.left_out) == [5, 700]
+        kept = LocalRows(
+            open_embeddings(write(tmp_path / "good", np.delete(X, [5, 700], axis=0), [0, 898])), chunk=CHUNK
+        )
+        fitted = SPECS["prq-kmeans"].fit(rows)
+        same_bits(fitted, SPECS["prq-kmeans"].fit(kept))
+        done = rows.encode(fitted, tmp_path / "out", bad_rows="drop")
+    assert done.rows == 898
+    assert (tmp_path / "out" / "part-0.bad-rows.tsv").read_text() == "row\tid\treason\n5\tP00005\tholds NaN\n"
+
+
+# Storage
+
+
+@pytest.fixture
+def bucket():
+    """An S3-compatible server on this machine."""
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    from logging import getLogger
+
+    getLogger("werkzeug").setLevel("ERROR")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield "s3://shop/{}" + f"?endpoint_override={host}:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+    server.stop()
+
+
+def test_files_on_s3_are_read_and_written_like_others(X, data, crew, bucket, tmp_path):
+    from sidkit.storage import replacing, where
+
+    where(bucket.format("x")).system.create_dir("shop")
+    for path in data[3].iterdir():
+        with replacing(where(bucket.format(f"items/{path.name}"))) as temporary:
+            temporary.write_bytes(path.read_bytes())
+    np.save(tmp_path / "x.npy", X)
+    with replacing(where(bucket.format("x.npy"))) as temporary:
+        temporary.write_bytes((tmp_path / "x.npy").read_bytes())
+
+    fitted = SPECS["prq-kmeans"].fit(X)
+    for address in ("items", "items/*.parquet", "**/part-?.parquet".replace("?", "[0-9]")):
+        source = open_embeddings(bucket.format(address))
+        assert np.array_equal(np.concatenate(list(source.chunks(100))), X)
+        assert source.ids.to_pylist()[-1] == "P00899"
+    assert np.array_equal(fitted.encode(open_embeddings(bucket.format("x.npy"))), fitted.fit_codes)
+    with sidkit.on_ray(bucket.format("items"), workers=2, chunk=CHUNK) as rows:
+        same_bits(SPECS["prq-kmeans"].fit(rows), local(SPECS["prq-kmeans"], data[1]))
+        done = rows.encode(fitted, bucket.format("sids"))
+        assert [str(path) for path in done.files] == [f"s3://shop/sids/part-{i}.parquet" for i in range(3)]
+        assert rows.encode(fitted, bucket.format("sids")).kept == 3
+    for i, path in enumerate(done.files):
+        with path.open() as file:
+            assert np.array_equal(np.array(pq.read_table(file)["codes"].to_pylist()).reshape(-1, 2),
+                                  fitted.fit_codes[CUTS[3][i] : CUTS[3][i + 1]])  # fmt: skip
+    with pytest.raises(sidkit.SidkitError, match="no such file or folder: s3://shop/nothing"):
+        open_embeddings(bucket.format("nothing"))
+
+
+def test_an_address_that_cannot_be_reached_is_an_error():
+    with pytest.raises(sidkit.SidkitError, match="cannot reach nowhere://x"):
+        open_embeddings("nowhere://x/y")
+    with pytest.raises(sidkit.SidkitError, match="s3:// names no file"):
+        open_embeddings("s3://")
+
+
+# Manners
+
+
+class Heard(Silent):
+    def __init__(self):
+        self.said, self.rows = [], 0
+
+    def advance(self, rows):
+        self.rows += rows
+
+    def place(self, text):
+        self.said.append(text)
+
+
+def test_progress_tells_shards_workers_and_retries(data, crew):
+    heard = Heard()
+    with sidkit.on_ray(data[7], workers=2, chunk=CHUNK, progress=heard) as rows:
+        assert heard.rows == 900
+        os.kill(rows.crew.slots[0].facts[0], signal.SIGKILL)
+        SPECS["rq-kmeans"].fit(rows)
+    assert any(text.startswith("1/2 shards, ") for text in heard.said)
+    assert heard.said[-1].endswith(", 1 retries")
+
+
+def test_ray_is_quiet_and_on_loopback(crew):
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["RAY_USAGE_STATS_REPORT_URL"] == "http://127.0.0.1:9/"
+    assert [node["NodeManagerAddress"] for node in crew.ray.nodes()] == ["127.0.0.1"]
+
+
+def test_rows_whose_workers_were_let_go_say_so(data, crew):
+    with sidkit.on_ray(data[1], workers=1) as rows:
+        pass
+    with pytest.raises(sidkit.SidkitError, match="were let go; call on_ray again"):
+        rows.sample(3, (0,))
+
+
+def test_without_ray_the_extra_is_named(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(sidkit.SidkitError, match=r"working on Ray needs the 'ray' extra: pip install 'sidkit\[ray\]'"):
+        sidkit.on_ray(data[1])
+
+
+@pytest.mark.parametrize("option", [{"workers": 0}, {"cpus": 0}, {"device": "tpu"}])
+def test_options_that_make_no_sense_are_errors(option, data):
+    with pytest.raises(sidkit.SidkitError, match=f"{next(iter(option))} must be"):
+        sidkit.on_ray(data[1], **option)
+
+
+def test_a_cluster_that_is_not_there_is_an_error_at_once(data):
+    script = f"import sidkit; sidkit.on_ray({str(data[1])!r}, address='127.0.0.1:1')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert "no Ray cluster answers at 127.0.0.1:1" in done.stderr
+
+
+def test_ray_stands_with_or_without_an_address():
+    from typer.testing import CliRunner
+
+    from sidkit.cli import app
+
+    for words in (["--ray"], ["--ray", "--seed", "1"], ["--ray", "auto"]):
+        told = CliRunner().invoke(app, ["fit", "-", "-o", "tok", *words])
+        assert "JSON lines come to this process alone" in str(told.exception), told.output

@@ -33,9 +33,8 @@ def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if fitted.fitted_rows is not None:
         facts = {"rows": fitted.fitted_rows.shape[0], "data_fingerprint": fitted.data_fingerprint}
-        codes = fitted.fit_codes
-        if codes is not None:
-            facts["quality"] = quality(codes, fitted.sizes)
+        measured = getattr(fitted.fitted_rows, "quality", None)  # where the codes are not all in one place
+        facts["quality"] = quality(fitted.fit_codes, fitted.sizes) if measured is None else measured()
     return facts
 
 

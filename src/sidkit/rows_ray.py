@@ -35,6 +35,7 @@ from .fleet.shards import Shard, add_shards, plan
 from .fleet.worker import Contents, History, Job
 from .geometry import Array
 from .progress import Progress, Silent
+from .report.metrics import Spread, figures_of
 from .rows import CHUNK, Carrier, Source, Sums, choose
 from .storage import Where, is_address, where
 
@@ -127,6 +128,19 @@ class RayRows:
             for j, column in enumerate(columns):
                 out[slice(*self._place(shard)), j] = column
         return out
+
+    def quality(self) -> dict[str, Any]:
+        """The metrics of `sidkit.quality`, counted by the workers: codes are shuffled among them by first token."""
+        heaps = min(len(self.crew.slots), HEAPS, self.sizes[0])
+        shares = [self._job("share", shard, own=(self.sizes, heaps)) for shard in self._homes]
+
+        def once() -> list[Spread]:
+            found = self.crew.get(self.crew.run(shares, None, self.progress))
+            counts = [Job("count", own=[heap[number] for heap in found], label="quality") for number in range(heaps)]
+            spreads: list[Spread] = self.crew.get(self.crew.run(counts, self.sizes, self.progress))
+            return spreads
+
+        return figures_of(_until_kept(once), self.sizes)
 
     def prepare(self, work: float) -> None:
         jobs = [Job("prepare", home=home, own=work) for home in range(len(self.crew.slots))]

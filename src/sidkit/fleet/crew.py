@@ -188,7 +188,7 @@ class Crew:
             self.traffic.append(self.ray.get(task.size))
         except self.ray.exceptions.RayTaskError as error:
             slot.task = None
-            raise _cause(error, task.job) from None
+            raise self._cause(error, task.job) from None
         except self.ray.exceptions.RayError as error:
             self._replace(slot)
             task.lost += 1
@@ -198,6 +198,14 @@ class Crew:
             return
         slot.task, task.done = None, True
         progress.advance(task.job.rows - task.told)
+
+    def _cause(self, error: Any, job: Job) -> SidkitError:
+        """What went wrong in a worker, as if it had gone wrong here."""
+        if isinstance(error.cause, SidkitError):
+            return error.cause
+        if isinstance(error.cause, self.ray.exceptions.RayError):
+            return Lost(f"the cluster lost what workers had found: {_last_line(error.cause)}")
+        return StoreError(f"{job.label or job.verb} failed in a worker: {_last_line(error)}")
 
     def _watch(self, progress: Progress) -> None:
         """Tell how far running jobs are, by answers that came since the last look."""
@@ -226,13 +234,6 @@ class Crew:
         there = sum(slot.facts is not None for slot in self.slots)
         retries = f", {self.retries} retries" if self.retries else ""
         progress.place(f"{sum(task.done for task in tasks)}/{len(tasks)} shards, {there} workers{retries}")
-
-
-def _cause(error: Any, job: Job) -> SidkitError:
-    """What went wrong in a worker, as if it had gone wrong here."""
-    if isinstance(error.cause, SidkitError):
-        return error.cause
-    return StoreError(f"{job.label or job.verb} failed in a worker: {_last_line(error)}")
 
 
 def _last_line(error: Any) -> str:

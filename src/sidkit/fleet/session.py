@@ -52,29 +52,44 @@ def _imported() -> Any:
 
 def _connect(ray: Any, address: str, cpus: int) -> None:
     getLogger("ray").setLevel("ERROR")
-    _require_answer(address)
     own: dict[str, Any] = {}
     if address == "local":
         own = {"num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    elif port := _port(address):
+        _require_answer(address, port)
     try:
-        with _on_loopback() if own else nullcontext():
+        with _on_loopback() if own or _is_on_loopback(ray, address) else nullcontext():
             ray.init(address=address, logging_level="ERROR", log_to_driver=False, configure_logging=False, **own)
-    except (ConnectionError, OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # Ray raises plain exceptions where a machine is too busy to start it
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(f"cannot {'start Ray' if own else f'join the Ray cluster at {address}'}: {said}") from error
     # Ray prints the death of a worker to standard output, where results go. Progress tells of it instead.
     ray._private.worker.print_to_stdstream = lambda *_, **__: None
 
 
-def _require_answer(address: str) -> None:
+def _port(address: str) -> int:
+    port = address.rpartition(":")[2]
+    return int(port) if port.isdigit() else 0
+
+
+def _require_answer(address: str, port: int) -> None:
     """Ray waits for ever for a cluster that is not there; a connection tells within seconds."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return
+    host = address.removeprefix("ray://").rpartition(":")[0].strip("[]")
     try:
-        create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        create_connection((host, port), timeout=10).close()
     except OSError as error:
         raise InputError(f"no Ray cluster answers at {address}: {error.strerror or error}") from error
+
+
+def _is_on_loopback(ray: Any, address: str) -> bool:
+    """Whether a cluster is on this machine and answers at 127.0.0.1 alone, as those that we start do."""
+    if address.rpartition(":")[0] not in ("127.0.0.1", "localhost"):
+        return False
+    try:
+        create_connection((ray.util.get_node_ip_address(), _port(address)), timeout=10).close()
+    except OSError:
+        return True
+    return False
 
 
 @contextmanager

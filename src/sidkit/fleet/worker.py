@@ -20,6 +20,7 @@ from ..checks import find_bad_rows
 from ..embeddings import open_embeddings, without
 from ..engine import native
 from ..progress import Silent
+from ..report.metrics import Spread, spread_of
 from ..rows import ArraySource, LocalRows, Rows, Source, Sums, smallest_code_dtype
 from ..windows import Window
 from .encode import Order, encode_file
@@ -132,12 +133,20 @@ class Worker:
         codes = rows.codes()
         return [codes[:, j].astype(smallest_code_dtype(size)) for j, size in enumerate(sizes)]
 
-    def _share(self, rows: Rows, payload: tuple[Sequence[int], int]) -> list[NDArray[Any]]:
-        """The codes sorted into so many heaps by their first token, so that no prefix is in two of them."""
+    def _share(self, rows: Rows, payload: tuple[Sequence[int], int]) -> list[Any]:
+        """References to heaps of codes, by their first token, so that no prefix is in two heaps."""
+        import ray
+
         sizes, heaps = payload
         codes = rows.codes().astype(smallest_code_dtype(max(sizes)))
         heap = codes[:, 0] % heaps
-        return [codes[heap == number] for number in range(heaps)]
+        return [ray.put(codes[heap == number]) for number in range(heaps)]
+
+    def _count(self, heaps: Sequence[Any], sizes: Sequence[int]) -> Spread:
+        """How the codes of one heap, from all shards, lie over their prefixes."""
+        import ray
+
+        return spread_of(np.concatenate(ray.get(list(heaps))).astype(np.int32), sizes)
 
     def _check(self, rows: Rows, place: tuple[int, int]) -> dict[int, str]:
         """The numbers of rows that cannot be used, and why."""

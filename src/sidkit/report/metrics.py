@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..sids import prefix_numbers
 
-__all__ = ["entropy_bits", "gini", "perplexity", "quality", "require_codes"]
+__all__ = ["Spread", "entropy_bits", "figures_of", "gini", "perplexity", "quality", "require_codes", "spread_of"]
 
 
 def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, Any]:
@@ -34,35 +34,53 @@ def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, 
     pd_per_group_pair      per level, how near the prefixes' mean vectors are          (R3-VAE's PD)
     """
     array = require_codes(codes, sizes)
-    n = len(array)
-    numbers = prefix_numbers(array, sizes)
-    shares = [np.unique(number, return_counts=True)[1] for number in numbers]
-    tokens = [np.bincount(array[:, level], minlength=size) for level, size in enumerate(sizes)]
-    full = shares[-1]
-    alone = int((full == 1).sum())
-    room = np.cumprod([float(size) for size in sizes])
-    bits = [entropy_bits(count) for count in tokens]
-    figures = {
-        "items": n,
-        "distinct_sids": len(full),
-        "icr_per_sid": alone / len(full),
-        "icr_per_item": alone / n,
-        "collision_per_item": 1 - alone / n,
-        "surplus_per_item": (n - len(full)) / n,
-        "items_per_sid": n / len(full),
-        "largest_bucket": int(full.max()),
-        "utilisation": [len(share) / float(space) for share, space in zip(shares, room, strict=True)],
-        "prefix_gini": [gini(share) for share in shares],
-        "codes_used": [int((count > 0).sum()) / size for count, size in zip(tokens, sizes, strict=True)],
-        "entropy_bits": bits,
-        "perplexity": [2.0**bit for bit in bits],
-    }
+    figures = figures_of([spread_of(array, sizes)], sizes)
     if vectors is not None:
         from .coherence import coherence
 
         found = coherence(np.asarray(vectors), array, sizes)
         figures |= {name: found[name] for name in ("sc_per_group", "pd_per_group_pair")}
     return figures
+
+
+class Spread(NamedTuple):
+    """How some rows lie over prefixes: all that quality needs of them, and it adds if no prefix is in two of them."""
+
+    buckets: list[tuple[NDArray[np.int64], NDArray[np.int64]]]  # per level: sizes of buckets, and how many have each
+    tokens: list[NDArray[np.int64]]  # per level: rows with each code
+
+
+def spread_of(codes: NDArray[Any], sizes: Sequence[int]) -> Spread:
+    """The spread of codes (n, levels)."""
+    counts = [np.unique(number, return_counts=True)[1] for number in prefix_numbers(codes, sizes)]
+    tokens = [np.bincount(codes[:, level], minlength=size) for level, size in enumerate(sizes)]
+    return Spread([np.unique(count, return_counts=True) for count in counts], tokens)
+
+
+def figures_of(spreads: Sequence[Spread], sizes: Sequence[int]) -> dict[str, Any]:
+    """The metrics of `quality` from spreads that have no prefix in common."""
+    levels = range(len(sizes))
+    buckets = [_together([spread.buckets[level] for spread in spreads]) for level in levels]
+    tokens = [sum(spread.tokens[level] for spread in spreads) for level in levels]
+    size, times = buckets[-1]
+    n, distinct, alone = int(size @ times), int(times.sum()), int(times[size == 1].sum())
+    room = np.cumprod([float(size) for size in sizes])
+    bits = [entropy_bits(np.asarray(count)) for count in tokens]
+    return {
+        "items": n,
+        "distinct_sids": distinct,
+        "icr_per_sid": alone / distinct,
+        "icr_per_item": alone / n,
+        "collision_per_item": 1 - alone / n,
+        "surplus_per_item": (n - distinct) / n,
+        "items_per_sid": n / distinct,
+        "largest_bucket": int(size.max()),
+        "utilisation": [int(many.sum()) / float(space) for (_, many), space in zip(buckets, room, strict=True)],
+        "prefix_gini": [_gini(*bucket) for bucket in buckets],
+        "codes_used": [int((np.asarray(count) > 0).sum()) / size for count, size in zip(tokens, sizes, strict=True)],
+        "entropy_bits": bits,
+        "perplexity": [2.0**bit for bit in bits],
+    }
 
 
 def require_codes(codes: Any, sizes: Sequence[int]) -> NDArray[Any]:
@@ -82,9 +100,22 @@ def gini(counts: NDArray[Any]) -> float:
 
     0 when all are equal, towards 1 when one has everything. Leave unused entries out before the call.
     """
-    sorted_counts = np.sort(np.asarray(counts, np.float64))
-    m = len(sorted_counts)
-    return float(2 * (np.arange(1, m + 1) @ sorted_counts) / (m * sorted_counts.sum()) - (m + 1) / m)
+    return _gini(*np.unique(np.asarray(counts), return_counts=True))
+
+
+def _gini(values: NDArray[Any], times: NDArray[Any]) -> float:
+    """The same, from the different frequencies in order and how often each occurs."""
+    f, many = values.astype(np.float64), times.astype(np.float64)
+    m, before = many.sum(), np.cumsum(many) - many
+    ranks = many * before + many * (many + 1) / 2  # of equal frequencies, added up
+    return float(2 * (ranks @ f) / (m * (f @ many)) - (m + 1) / m)
+
+
+def _together(parts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    values, place = np.unique(np.concatenate([value for value, _ in parts]), return_inverse=True)
+    times = np.zeros(len(values), np.int64)
+    np.add.at(times, place, np.concatenate([many for _, many in parts]))
+    return values, times
 
 
 def perplexity(counts: NDArray[Any]) -> float:

@@ -1,0 +1,242 @@
+"""A fit by Ray workers beside the same fit in one process: time, bytes and memory.
+
+    python benchmarks/ray_fit.py time    --rows 2000000 --output benchmarks/results/ray_fit.json
+    python benchmarks/ray_fit.py memory  --output benchmarks/results/ray_memory.json
+    python benchmarks/ray_fit.py costs   --output benchmarks/results/ray_costs.json
+
+time     2M x 128, 1024-512-128, top-k 5: two threads of one process, then two workers of one thread each, in turns.
+         Start-up (Ray, workers, reading) is told apart. Tokens must be equal. Passes cost the same whatever their
+         number, so a few tell the ratio.
+memory   the driver's peak resident memory for growing numbers of rows, each in a process of its own.
+costs    what the model in docs/scale.md needs: multiply-adds a second of a core, the cost of a job, of adding up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+D, SIZES, TOP_K, SEED = 128, (1024, 512, 128), 5, 0
+
+
+def rows_of(n: int, d: int = D) -> np.ndarray:
+    """Rows around 4,096 centres, float32."""
+    rng = np.random.default_rng(SEED)
+    centres = rng.normal(size=(4096, d)).astype(np.float32)
+    x = np.empty((n, d), np.float32)
+    for start in range(0, n, 1 << 16):
+        part = x[start : start + (1 << 16)]
+        part[:] = rng.normal(size=part.shape).astype(np.float32) + centres[rng.integers(0, 4096, len(part))]
+    return x
+
+
+def prepared(n: int, folder: str) -> Path:
+    """The file of so many rows in a folder, written if it is not there."""
+    path = Path(folder) / f"rows-{n}.npy"
+    if not path.exists():
+        np.save(path, rows_of(n))
+    return path
+
+
+def machine() -> dict[str, object]:
+    import ray
+
+    import sidkit
+
+    cpu = next((s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("model name")), ": unknown")
+    versions = {"python": platform.python_version(), "numpy": np.__version__, "ray": ray.__version__}
+    return {"cpu": cpu.partition(": ")[2], "cores": os.cpu_count(), "sidkit": sidkit.__version__, **versions}
+
+
+class Passes:
+    """Notes when every pass ends, and what came back from the workers for it."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+        self.traffic: list[list[int]] = []
+        self.crew = None
+
+    def start(self, label: str, rows: int) -> None: ...
+
+    def advance(self, rows: int) -> None: ...
+
+    def place(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.ends.append(time.perf_counter())
+        if self.crew is not None:
+            self.traffic.append(list(self.crew.traffic))
+
+
+def serialized(value: object) -> int:
+    """Bytes of a value as Ray writes it."""
+    import ray
+
+    return int(ray._private.worker.global_worker.get_serialization_context().serialize(value).total_bytes)
+
+
+def measure_time(args: argparse.Namespace) -> dict[str, object]:
+    import sidkit
+    from sidkit.rows import ArraySource, LocalRows
+
+    spec = sidkit.prq_kmeans(sizes=SIZES, top_k=TOP_K, iterations=args.iterations)
+    path = prepared(args.rows, args.folder)
+    x = np.load(path)
+    LocalRows(ArraySource(x[:1])).prepare(1e12)  # compile the kernels before the clock starts
+    began = time.perf_counter()
+    with sidkit.on_ray(path, address="local", workers=2) as rows:
+        startup = time.perf_counter() - began
+        sent: list[int] = []
+        run = rows.crew.run
+
+        def watched(jobs, shared, progress):  # type: ignore[no-untyped-def]
+            if jobs and jobs[0].verb == "reduce":
+                sent.append(serialized(shared))
+            return run(jobs, shared, progress)
+
+        rows.crew.run = watched
+        here, there = [], []
+        for _ in range(args.turns):
+            os.environ["SIDKIT_THREADS"] = "2"
+            began = time.perf_counter()
+            one = spec.fit(LocalRows(ArraySource(x)), seed=SEED)
+            here.append(time.perf_counter() - began)
+            passes = Passes()
+            passes.crew = rows.crew
+            began = time.perf_counter()
+            many = spec.fit(rows, seed=SEED, progress=passes)
+            there.append(time.perf_counter() - began)
+            print(here[-1], there[-1], file=sys.stderr, flush=True)
+        equal = bool(np.array_equal(one.fit_codes, many.fit_codes))
+    back = [max(sizes) for sizes in passes.traffic]
+    expected = [size * (D + 1) * 8 for size in SIZES for _ in range(args.iterations)]
+    return {
+        "rows": args.rows, "d": D, "sizes": SIZES, "top_k": TOP_K, "iterations": args.iterations, "workers": 2,
+        "in_process_two_threads_s": here, "ray_two_workers_s": there,
+        "ratio_of_best": min(there) / min(here), "ratios": [b / a for a, b in zip(here, there, strict=True)],
+        "start_up_s": startup, "equal_codes": equal,
+        "bytes_back_per_pass_and_worker": back, "bytes_expected": expected,
+        "most_bytes_over_expected": max(b / e for b, e in zip(back, expected, strict=True)),
+        "bytes_to_workers_per_pass": sent[-len(back):],
+    }  # fmt: skip
+
+
+def measure_memory(args: argparse.Namespace) -> dict[str, object]:
+    peaks = {}
+    for n in (125_000, 500_000, 2_000_000):
+        command = [
+            sys.executable,
+            __file__,
+            "driver",
+            "--output",
+            str(prepared(n, args.folder)),
+            "--folder",
+            args.folder,
+        ]
+        told = subprocess.run(command, check=True, capture_output=True, text=True)
+        peaks[n] = json.loads(told.stdout)
+    return {"d": D, "sizes": (256, 128), "driver": peaks}
+
+
+def driver(args: argparse.Namespace) -> dict[str, object]:
+    """A whole fit, saved, in a fresh process: its peak resident memory, and how much of that the rows added."""
+    import sidkit
+
+    with sidkit.on_ray(args.output, address="local", workers=2) as rows:
+        before = _peak()
+        sidkit.prq_kmeans(sizes=(256, 128), top_k=TOP_K, iterations=1).fit(rows).save(
+            Path(args.folder) / "ray-memory-tok"
+        )
+        return {"peak_MB": _peak(), "before_the_fit_MB": before}
+
+
+def _peak() -> float:
+    line = next(s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def measure_costs(args: argparse.Namespace) -> dict[str, object]:
+    """Seconds of one pass of one and of two workers, of a job without work, and of adding up."""
+    import sidkit
+
+    n = args.rows
+    found: dict[str, object] = {"rows": n, "d": D, "K": 1024}
+    path = prepared(n, args.folder)
+    book = np.load(path, mmap_mode="r")[:1024].astype(np.float64)
+    for workers in (1, 2):
+        with sidkit.on_ray(path, address="local", workers=workers) as rows:
+            rows.prepare(1e12)
+            found |= {f"{name}_{workers}": value for name, value in _passes(rows, book).items()}
+            if workers == 2:
+                found |= _calls(rows.crew)
+    found["multiply_adds_per_core_s"] = n * 1024 * D / found["pass_s_1"]
+    return found
+
+
+def _passes(rows, book):  # type: ignore[no-untyped-def]
+    from sidkit.cluster.kmeans import Centroids, KMeans
+
+    f = partial(KMeans(1024, "cosine", TOP_K).statistics, Centroids(book, "cosine"))
+    return {
+        "pass_s": _best(lambda: rows.reduce(f), 3),
+        "pass_without_work_s": _best(lambda: rows.reduce(partial(_zeros, book)), 5),
+    }
+
+
+def _zeros(book, x, codes):  # type: ignore[no-untyped-def]
+    """Sums of the size of a pass, without the work; the codebook goes out all the same."""
+    return np.zeros(len(book)), np.zeros(book.shape), np.zeros(1)
+
+
+def _calls(crew):  # type: ignore[no-untyped-def]
+    """Seconds of adding up two sums of K = 1024, of a call, and of each of many calls."""
+    ray, many = crew.ray, 1000
+    part = (np.zeros(1024), np.zeros((1024, D)), np.zeros(1))
+    a, b = ray.put(part), ray.put(part)
+    actors = [slot.actor for slot in crew.slots]
+    return {
+        "add_s": _best(lambda: ray.get(crew.add(a, b)), 20),
+        "no_op_call_s": _best(lambda: ray.get(actors[0].done.remote()), 100),
+        "calls_in_a_row_s": _best(lambda: ray.get([actors[i % 2].done.remote() for i in range(many)]), 3) / many,
+    }
+
+
+def _best(call, times: int) -> float:  # type: ignore[no-untyped-def]
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["time", "memory", "costs", "driver"])
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the rows are written for the time being")
+    parser.add_argument("--output", default=None)
+    args = parser.parse_args()
+    if args.what == "driver":
+        return print(json.dumps(driver(args)))
+    found = {"time": measure_time, "memory": measure_memory, "costs": measure_costs}[args.what](args)
+    text = json.dumps({"what": args.what, "machine": machine(), "seed": SEED, **found}, indent=2)
+    print(text)
+    if args.output:
+        Path(args.output).write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
