@@ -129,6 +129,18 @@ def test_siblings_are_the_neighbours_by_size(pages):
     assert all(a >= b for a, b in pairwise(counts))
 
 
+def test_of_many_siblings_those_around_are_shown(tmp_path):
+    codes = np.repeat(np.arange(30), np.arange(40, 10, -1)).astype(np.int32)[:, None]  # 40 items, 39, 38 ...
+    SidTable(np.arange(len(codes)), codes, (30,)).to_parquet(tmp_path / "sids.parquet")
+    many = Pages(read(tmp_path / "sids.parquet"))
+    for code, first in ((0, 0), (15, 11), (29, 21)):
+        told = many.node("a", (code,))["siblings"]
+        assert (told["rank"], told["total"]) == (code + 1, 30)
+        assert [one["prefix"][0] for one in told["list"]] == list(range(first, first + 9))
+    pages = [many.node("a", (), page)["branches"] for page in (0, 1)]
+    assert [one["prefix"][0] for page in pages for one in page["list"]] == list(range(30))
+
+
 def test_the_other_table_holds_the_same_items_elsewhere(pages, made):
     codes, other = made[2], made[3]
     told = pages.beside("a", (2,))
