@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from browser import overflows, watched
-from sidkit.errors import MissingExtraError, SpecError
+from sidkit.errors import InputError, MissingExtraError, SpecError
 from sidkit.recipes import opq_kmeans, prq_kmeans
 from sidkit.report.centroids import MOST, joint_map
 from sidkit.report.chart import Figure, Panel, Series
@@ -23,6 +23,7 @@ from sidkit.report.page import FORMULAS, report_page
 from sidkit.report.plots import write_figures
 from sidkit.report.svg import figure_svg
 from sidkit.sids import SidTable
+from sidkit.store import load
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 HOSTILE = (
@@ -315,6 +316,29 @@ class TestCommand:
         found = gather(SidTable(np.arange(300), fitted.encode(X), fitted.sizes), fitted)
         assert "carryover" not in found.facts
         assert "centroids" not in [figure.name for figure in found.figures]
+
+    @pytest.mark.parametrize("n", [1, 2, 7])
+    @pytest.mark.parametrize("sizes", [(1,), (3,), (2, 3), (2, 2, 2, 2, 2)])
+    def test_the_smallest_tables_have_a_page_too(self, rng, n, sizes):
+        table = SidTable(np.arange(n), rng.integers(0, sizes, (n, len(sizes))), sizes)
+        for texts in (None, [""] * n):
+            assert report_page(gather(table, texts=texts), "small").count("<svg") == 3 + len(sizes)
+
+    def test_items_without_a_sid_do_not_count_and_may_have_bad_vectors(self, shop, tmp_path):
+        from sidkit.embeddings import open_embeddings
+
+        table, fitted = SidTable.from_parquet(shop / "sids.parquet"), load(shop / "tok")
+        X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
+        ids = [*table.ids.to_pylist(), "no SID"]
+        rows = [*X.tolist(), [0.0] * 16]
+        pq.write_table(
+            pa.table({"item_id": ids, "embedding": pa.array(rows, pa.list_(pa.float32()))}), tmp_path / "e.parquet"
+        )
+        found = gather(table, fitted, open_embeddings(tmp_path / "e.parquet"), map_by="pca").facts
+        assert found["carryover"]["rows"] == found["neighbours"]["items"] == 600
+        with pytest.raises(InputError, match="16 dimensions, but the tokenizer was fitted on 7"):
+            other = opq_kmeans((8, 8)).fit(np.random.default_rng(0).normal(size=(50, 7)), seed=0)
+            gather(table, other, open_embeddings(tmp_path / "e.parquet"))
 
     def test_the_page_does_not_grow_with_the_items(self, rng):
         sizes = (512, 256, 64)

@@ -37,7 +37,6 @@ class Panel:
     names: Sequence[str] = ()
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    legend: bool = True
     values: bool = True  # bars carry their values
 
 

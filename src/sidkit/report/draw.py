@@ -173,7 +173,7 @@ def _legend(panel: Panel) -> tuple[list[Mark], float]:
     """Names in rows above the axes, each beside a bit of its own mark, and where they end."""
     marks: list[Mark] = []
     x, y = 0.0, 33.0
-    named = [one for one in panel.series if one.name] if panel.legend else []
+    named = [one for one in panel.series if one.name]
     for one in named:
         width = 28 + LETTER * len(one.name)
         if x and x + width > WIDTH:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..embeddings import Embeddings
 from ..errors import InputError
+from ..items import match
 from ..level import FittedLevel
 from ..progress import Progress, Silent
 from ..sids import SidTable
@@ -70,7 +71,7 @@ def gather(
     if fitted is not None:
         facts["tokenizer"] = {"recipe": fitted.spec.name or "custom", "seed": fitted.seed, "dimensions": fitted.d}
     if fitted is not None and embeddings is not None and any(isinstance(s, FittedLevel) for s in fitted.stages):
-        facts["carryover"] = _carryover(fitted, embeddings, report)
+        facts["carryover"] = _carryover(fitted, table, embeddings, report)
     facts |= judge(table, sequences, embeddings, categories, queries=QUERIES, progress=report)
     report.start("words", 0)
     facts["collision_groups"] = collision_groups(table, texts)
@@ -83,9 +84,9 @@ def gather(
     return Evidence(facts, report_figures(table.codes, table.sizes, facts, places, method))
 
 
-def _carryover(fitted: FittedTokenizer, embeddings: Embeddings, report: Progress) -> dict[str, Any]:
-    n = embeddings.shape[0]
-    report.start("carryover", min(n, CARRYOVER_ROWS))
-    rows = np.sort(np.random.default_rng(0).permutation(n)[:CARRYOVER_ROWS])
-    found = carryover(fitted, embeddings.take(rows) if n > CARRYOVER_ROWS else embeddings)
-    return found | {"rows": len(rows)}
+def _carryover(fitted: FittedTokenizer, table: SidTable, embeddings: Embeddings, report: Progress) -> dict[str, Any]:
+    """Over a draw of the items that have a SID."""
+    known = np.flatnonzero(match(embeddings.ids, table.ids) >= 0)
+    rows = np.sort(np.random.default_rng(0).permutation(known)[:CARRYOVER_ROWS])
+    report.start("carryover", len(rows))
+    return carryover(fitted, embeddings.take(rows)) | {"rows": len(rows)}

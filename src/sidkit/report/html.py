@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import __version__
 from .chart import Figure
-from .svg import panel_svg
+from .svg import COLOURS, panel_svg, tone_rules
 
 __all__ = ["chips", "figure_section", "look_for", "page", "section", "short", "table", "verdict_box"]
 
@@ -18,7 +18,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, str, str]], foot: str = "") -> str:
     """A whole document of (anchor, name in the contents, HTML) sections; the first stands before the contents."""
-    style = files(__package__).joinpath("page.css").read_text("utf-8")
+    palette = "".join(f" --t{i}: {colour};" for i, colour in enumerate(COLOURS))
+    style = f":root {{{palette} }}\n" + files(__package__).joinpath("page.css").read_text("utf-8")
+    style += tone_rules([f"var(--t{i})" for i in range(len(COLOURS))])
     links = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name, _ in sections[1:] if name)
     first, rest = sections[0][2], "\n".join(html for _, _, html in sections[1:])
     return f"""<!doctype html>

@@ -8,7 +8,7 @@ from html import escape
 from .chart import Figure, Panel
 from .draw import HEIGHT, WIDTH, Dots, Label, Mark, Path, Rect, lay_out
 
-__all__ = ["COLOURS", "figure_svg", "panel_svg"]
+__all__ = ["COLOURS", "figure_svg", "panel_svg", "tone_rules"]
 
 # Okabe and Ito's, which most colour-blind readers can tell apart; shapes differ as well.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b4568f", "#a87900", "#3a8fc4", "#6b6b6b", "#8c3a1e")
@@ -37,9 +37,6 @@ def panel_svg(panel: Panel) -> str:
 
 def figure_svg(figure: Figure) -> str:
     """A file of its own: the panels side by side, on white."""
-    tones = "".join(
-        f".t{i} {{ stroke: {c} }} rect.t{i}, .dots.t{i} {{ fill: {c}; stroke: none }}\n" for i, c in enumerate(COLOURS)
-    )
     gap = 24.0
     width = (WIDTH + gap) * len(figure.panels) + gap
     height = HEIGHT + 2 * gap
@@ -49,8 +46,15 @@ def figure_svg(figure: Figure) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}"><style>{STYLE}{tones}</style><rect width="100%" height="100%" fill="#fff"/>'
+        f'height="{height:g}"><style>{STYLE}{tone_rules(COLOURS)}</style><rect width="100%" height="100%" fill="#fff"/>'
         f"{panels}</svg>\n"
+    )
+
+
+def tone_rules(colours: Sequence[str]) -> str:
+    """The style of every tone: lines are stroked, bars and dots are filled."""
+    return "".join(
+        f".t{i} {{ stroke: {c} }} rect.t{i}, .dots.t{i} {{ fill: {c}; stroke: none }}\n" for i, c in enumerate(colours)
     )
 
 
