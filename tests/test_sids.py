@@ -121,3 +121,12 @@ def test_files_that_are_no_sid_tables_are_refused(tmp_path):
     pq.write_table(pa.table({"item_id": ["a", "b"], "codes": [[1], [1, 2]]}), tmp_path / "ragged.parquet")
     with pytest.raises(sidkit.SidkitError, match="different lengths"):
         SidTable.from_parquet(tmp_path / "ragged.parquet")
+
+
+def test_a_table_without_items_is_written_and_read(tmp_path):
+    table = sidkit.SidTable([], np.zeros((0, 2), np.int32), (4, 4))
+    table.to_parquet(tmp_path / "none.parquet")
+    again = sidkit.SidTable.from_parquet(tmp_path / "none.parquet")
+    assert len(again) == 0
+    assert again.sizes == (4, 4)
+    assert again.items_of("<a_1>") == []

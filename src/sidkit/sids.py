@@ -200,7 +200,7 @@ class SidTable:
         kept = (table.schema.metadata or {}).get(b"sidkit.sizes")
         if sizes is None:
             sizes = json.loads(kept) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
-        return cls(table.column("item_id"), codes, sizes)
+        return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes)
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
@@ -235,6 +235,7 @@ def _strings(codes: NDArray[np.int32], sizes: Sequence[int], template: Template 
 
 def _id_array(ids: Any) -> Any:
     array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
+    array = array.cast(pa.string()) if pa.types.is_null(array.type) and not len(array) else array
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
