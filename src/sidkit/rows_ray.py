@@ -12,7 +12,9 @@ with the rows.
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 from .checks import bad_rows_error
 from .embeddings import Without, open_embeddings, without
 from .embeddings.parquet import ParquetEmbeddings
+from .engine import native
 from .errors import InputError, SpecError
 from .fleet.crew import ATTEMPTS, PATIENCE, Crew, Lost
 from .fleet.encode import orders, sent
@@ -143,8 +146,15 @@ class RayRows:
         return figures_of(_until_kept(once), self.sizes)
 
     def prepare(self, work: float) -> None:
-        jobs = [Job("prepare", home=home, own=work) for home in range(len(self.crew.slots))]
-        self._values(jobs)
+        """As on this machine: where it would use compiled kernels, workers compile them, now or when they join."""
+        self.crew.work = math.inf if native.prepare(work) else work
+        jobs = [Job("prepare", home=home, own=self.crew.work) for home in range(len(self.crew.slots))]
+        lacking = {why for why in self._values(jobs) if why}
+        if lacking and self.crew.work == math.inf and self.dtype == np.float32:
+            told = (
+                f"some Ray workers have no compiled kernels ({lacking.pop()}): last bits may differ"
+            )
+            warnings.warn(told, stacklevel=2)
 
     def encode(
         self,

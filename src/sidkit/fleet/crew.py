@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +31,7 @@ class Slot:
     actor: Any
     coming: Any  # resolves to `Worker.hello` once the process is there
     since: float
-    facts: tuple[int, str, str] | None = None  # of `Worker.hello`
+    facts: tuple[int, str] | None = None  # of `Worker.hello`
     task: Task | None = None
     seen: Any = None  # an answer to `Worker.done` on its way
 
@@ -57,14 +56,15 @@ class Crew:
     ) -> None:
         self.session, self.ray = session, session.ray
         self.patience, self.cpus = patience, cpus
+        self.work = 0.0  # what workers must be ready for, those to come included
         self.retries = 0
         self.traffic: list[int] = []  # bytes that came back from each job of the last run
         self.slots: list[Slot] = []
         self.closed = False
+        self._stillborn = 0  # workers in a row that died before they were of use
         self._kind = self.ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0, concurrency_groups={"watch": 1})(
             Worker
         )
-        weakref.finalize(self, session.close)
         self._contents = self.ray.put(contents)
         self.slots += [self._hired() for _ in range(workers)]
         self._welcome(wait=GIVE_UP * patience)
@@ -115,7 +115,7 @@ class Crew:
 
     def _hired(self) -> Slot:
         actor = self._kind.remote(self._contents, self.cpus)
-        return Slot(actor, actor.hello.remote(), time.monotonic())
+        return Slot(actor, actor.hello.remote(self.work), time.monotonic())
 
     def _replace(self, slot: Slot) -> None:
         self.retries += 1
@@ -143,7 +143,12 @@ class Crew:
             except self.ray.exceptions.RayError as error:
                 if "ImportError" in str(error) or "ModuleNotFoundError" in str(error):
                     raise StoreError(f"the workers cannot import sidkit: {_last_line(error)}") from None
+                self._stillborn += 1
+                if self._stillborn == ATTEMPTS:
+                    raise StoreError(f"workers die as they start: {_last_line(error)}") from None
                 self._replace(slot)
+            else:
+                self._stillborn = 0
         longest = time.monotonic() - min(slot.since for slot in waiting.values())
         if all(slot.facts is None for slot in self.slots) and longest > GIVE_UP * self.patience:
             raise StoreError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import count
 from logging import getLogger
 from socket import create_connection
 from typing import Any
@@ -19,7 +21,8 @@ QUIET = {
 }
 LOCAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # "0" is Ray's word for: on this machine only, bound to 127.0.0.1
 
-_open: list[Session] = []  # those that need the Ray that we started or joined
+_users: set[int] = set()  # sessions that need the Ray that we started or joined
+_numbers = count()
 
 
 class Session:
@@ -30,18 +33,20 @@ class Session:
 
     def __init__(self, address: str | None, cpus: int) -> None:
         self.ray = _imported()
-        if self.ray.is_initialized() and not _open:
-            return  # whoever called ray.init looks after it
-        if not _open:
-            address = address or os.environ.get("RAY_ADDRESS") or "local"
-            _connect(self.ray, address, cpus)
-        _open.append(self)
+        theirs = self.ray.is_initialized() and not _users  # whoever called ray.init looks after it
+        if not theirs and not _users:
+            _connect(self.ray, address or os.environ.get("RAY_ADDRESS") or "local", cpus)
+        number = next(_numbers)
+        if not theirs:
+            _users.add(number)
+        self.close = weakref.finalize(self, _leave, number, self.ray)
 
-    def close(self) -> None:
-        if self in _open:
-            _open.remove(self)
-            if not _open and self.ray.is_initialized():
-                self.ray.shutdown()
+
+def _leave(number: int, ray: Any) -> None:
+    if number in _users:
+        _users.remove(number)
+        if not _users and ray.is_initialized():
+            ray.shutdown()
 
 
 def _imported() -> Any:

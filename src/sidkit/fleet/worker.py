@@ -88,12 +88,12 @@ class Worker:
         self.held: dict[tuple[Any, ...], Rows] = {}  # (shard, dtype, *numbers of stages)
         self.source: Source | None = None
 
-    def hello(self) -> tuple[int, str, str]:
-        """Which process this is, on which node, and why it has no compiled kernels, if so."""
+    def hello(self, work: float) -> tuple[int, str]:
+        """Which process this is and on which node, once it is ready for so much work."""
         import ray
 
-        native.ready(np.empty((1, 1), np.float32))
-        return os.getpid(), ray.get_runtime_context().get_node_id(), native.reason() or ""
+        native.prepare(work)
+        return os.getpid(), ray.get_runtime_context().get_node_id()
 
     def done(self) -> int:
         """Rows of the job at hand that are done."""
@@ -116,6 +116,7 @@ class Worker:
         return tuple(p + q for p, q in zip(a, b, strict=True))
 
     def _prepare(self, work: float, shared: None) -> str:
+        """Why there are no compiled kernels here, if so."""
         native.prepare(work)
         return native.reason() or ""
 
