@@ -47,7 +47,7 @@ def test_the_readme_shell_blocks_run_in_order(shop):
             run(line, shop)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/tokenizers.md", "docs/embedding.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/tokenizers.md", "docs/embedding.md", "docs/recommending.md"])
 def test_the_python_blocks_of_the_documents_run(document, shop, monkeypatch):
     monkeypatch.chdir(shop)
     found = blocks((ROOT / document).read_text(), "python")

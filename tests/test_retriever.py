@@ -549,3 +549,23 @@ def test_evaluation_does_not_depend_on_how_users_are_batched(trained, monkeypatc
     parts = Evaluator(table, sequences, "test", 20, "cpu")(retriever.weights, LEARNS.shape, 10)
     assert parts.count == whole.count == 120
     assert parts.sums == pytest.approx(whole.sums)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_recorded_step_of_a_gpu_trains_as_the_cpu_does():
+    shape = Shape(2, 32, 64, 2, 16, dropout=0.0)
+    table, sequences = shop(), walks(users=40)
+    after = {}
+    for device in ("cpu", "cuda"):
+        plan = Plan(shape, batch=32, learning_rate=1e-3, precision="float32")
+        stack = Stack(sequences, Vocabulary(table.sizes), plan, 2, device)
+        for run in range(2):
+            stack.place(run, new_weights(shape, 25, run), table.codes)
+        losses = []
+        for epoch in range(3):
+            list(stack.epoch([0, 1], [epoch, epoch]))
+            losses.append(stack.losses())
+        after[device] = losses
+    assert np.allclose(after["cpu"], after["cuda"], rtol=1e-3)
+    assert after["cuda"][2][0] < after["cuda"][0][0]

@@ -64,7 +64,8 @@ class _Decoder:
         self.weights, self.shape = weights, shape
         mine, owner = torch.zeros_like(tokens), (tokens != 0).long()[None] - 1
         encoded = encode(weights, tokens[None], mine, owner)
-        self.keys = [key[0].unbind(2) for key in cross_keys(weights, shape, encoded, tokens.shape)]
+        both = (key[0].unbind(2) for key in cross_keys(weights, shape, encoded, tokens.shape))
+        self.keys = [(key.permute(0, 2, 3, 1).contiguous(), value.transpose(1, 2).contiguous()) for key, value in both]
         self.hidden = torch.where(tokens != 0, 0.0, FORBIDDEN)[:, None, None]  # (n, 1, 1, W)
         self.bias = decoder_bias(weights, levels, levels)[0]
         self.past: list[Tensor] = [None] * shape.layers
@@ -74,7 +75,7 @@ class _Decoder:
         """token: (n, k) the last of each beam, parent: (n, k) the beam it continues -> log-probabilities (n, k, V)."""
         w, shape, (n, k) = self.weights, self.shape, token.shape
         x = embed(w["shared"], token[None], 0.0)
-        bias = self.bias[:, self.length, : self.length + 1]  # (H, t)
+        bias = self.bias[:, self.length, : self.length + 1].T  # (t, H)
         for i in range(shape.layers):
             norms = w["decoder.norm"][:, i]
             q, new_k, new_v = self._heads(x, norms[:, 0], w["decoder.qkv"][:, i], (n, k, 3)).unbind(2)
@@ -83,13 +84,14 @@ class _Decoder:
                 index = parent[None, :, :, None, None, None].expand(2, -1, -1, *self.past[i].shape[3:])
                 past = torch.cat([torch.gather(self.past[i], 2, index), past], 3)
             self.past[i] = past
-            scores = torch.einsum("nkhd,nkthd->nkht", q, past[0]).float() + bias
-            mixed = torch.einsum("nkht,nkthd->nkhd", torch.softmax(scores, -1).to(q.dtype), past[1])
+            # as sums of products: with a handful of tokens, a matrix product for each beam and head is far slower
+            scores = (q[:, :, None].float() * past[0]).sum(-1) + bias  # (n, k, t, H)
+            mixed = (torch.softmax(scores, 2)[..., None].to(q.dtype) * past[1]).sum(2)
             x = x + (mixed.reshape(1, n * k, -1) @ w["decoder.o"][:, i]).float()
             q = self._heads(x, norms[:, 1], w["cross.q"][:, i], (n, k, 1))[:, :, 0]
             keys, values = self.keys[i]
-            scores = (q.transpose(1, 2) @ keys.permute(0, 2, 3, 1)).float() + self.hidden  # (n, H, k, W)
-            mixed = (torch.softmax(scores, -1).to(q.dtype) @ values.transpose(1, 2)).transpose(1, 2)
+            scores = (q.transpose(1, 2) @ keys).float() + self.hidden  # (n, H, k, W)
+            mixed = (torch.softmax(scores, -1).to(q.dtype) @ values).transpose(1, 2)
             x = x + (mixed.reshape(1, n * k, -1) @ w["cross.o"][:, i]).float()
             x = feed_forward(x, norms[:, 2], w["decoder.wi"][:, i], w["decoder.wo"][:, i], 0.0)
         self.length += 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from ..progress import Progress, Silent
@@ -55,17 +56,16 @@ class Evaluator:
         self, weights: Weights, shape: Shape, beams: int, constrained: bool = True, progress: Progress | None = None
     ) -> Tally:
         """All figures, as sums over the users."""
-        progress, valid = progress or Silent(), torch.zeros((), device=self.device, dtype=torch.float64)
-        sums: dict[str, Any] = {}
-        for some, found in self.ranked(weights, shape, beams, constrained):
-            target = self.items[torch.as_tensor(self.examples.position[some], device=self.device)]
-            for name, value in self.judge.sums(found.leaf, target).items():
-                sums[name] = sums.get(name, 0.0) + value
-            valid += (found.leaf >= 0).double().mean(1).sum()
+        progress = progress or Silent()
+        found: list[Tensor] = []
+        for some, beams_of in self.ranked(weights, shape, beams, constrained):
+            found.append(F.pad(beams_of.leaf, (0, beams - beams_of.leaf.shape[1]), value=-1))
             progress.advance(len(some))
-        tally = Tally()
-        tally.add({name: float(value) for name, value in (sums | {"valid_share": valid}).items()}, len(self))
-        return tally
+        leaf = torch.cat(found)
+        target = self.items[torch.as_tensor(self.examples.position[self.by_length], device=self.device)]
+        sums = self.judge.sums(leaf, target) | {"valid_share": (leaf >= 0).double().mean(1).sum()}
+        values = torch.stack(list(sums.values())).tolist()  # one trip from the device
+        return Tally(dict(zip(sums, values, strict=True)), len(self))
 
     def _histories(self, some: NDArray[Any]) -> Tensor:
         """(n, W) tokens, padded on the left."""

@@ -45,11 +45,6 @@ class Tally:
     sums: dict[str, float] = field(default_factory=dict)
     count: int = 0
 
-    def add(self, sums: dict[str, float], count: int) -> None:
-        for name, value in sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
-        self.count += count
-
     def means(self) -> dict[str, float]:
         return {name: value / max(self.count, 1) for name, value in self.sums.items()}
 

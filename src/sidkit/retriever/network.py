@@ -162,6 +162,8 @@ class Parts(NamedTuple):
 
     @classmethod
     def compiled(cls) -> Parts:
+        """Each compiled for the one shape it will meet; what was compiled for earlier shapes is forgotten."""
+        torch.compiler.reset()  # torch gives up on a function after a handful of shapes
         return cls(*(torch.compile(part, dynamic=False, fullgraph=True) for part in cls()))
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -208,10 +209,24 @@ def save(retriever: Retriever, folder: Path) -> None:
     """Write a folder that `Retriever.load` and transformers' `from_pretrained` read."""
     shape = retriever.plan.shape
     model = build_t5(shape, len(Vocabulary(retriever.table.sizes)), to_state(retriever.weights, shape))
-    with replace_folder(folder) as temporary:
+    with replace_folder(folder) as temporary, _no_bars():
         model.save_pretrained(temporary)
         retriever.table.to_parquet(temporary / TABLE)
         (temporary / FACTS).write_text(json.dumps(retriever.facts, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without transformers' own progress bars."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:

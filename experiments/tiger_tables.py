@@ -1,0 +1,114 @@
+"""The generative recommendation tables of docs/results.md from the JSON lines of tiger.py.
+
+    python experiments/tiger_tables.py experiments/results/tiger.jsonl --into docs/results.md
+
+Runs that a time limit cut short (*.cut.jsonl beside the file) get a table of their own, and every cell of the run list
+that is still missing is named. Without --into the tables are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, stdev
+
+from tiger import MAIN
+from tiger_codes import DATASETS, TOKENIZERS
+
+BASELINE, SEEDS = "rq-kmeans", (0, 1, 2)
+COLUMNS = {
+    "Recall@20": "item_recall@20",
+    "NDCG@20": "item_ndcg@20",
+    "expected NDCG@20": "expected_ndcg@20",
+    "corrected NDCG@20": "corrected_ndcg@20",
+    "SID NDCG@20": "sid_ndcg@20",
+}
+BEGIN, END = "<!-- tiger_tables.py begins -->", "<!-- tiger_tables.py ends -->"
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def spread(values: list[float]) -> str:
+    return f"{mean(values):.4f}" + (f" ±{stdev(values):.4f}" if len(values) > 1 else "")
+
+
+def by_row(lines: list[dict], dataset: str) -> dict[str, dict[int, dict]]:
+    rows: dict[str, dict[int, dict]] = defaultdict(dict)
+    for line in lines:
+        if line["dataset"] == dataset:
+            rows[line["tokenizer"]][line["seed"]] = line
+    return {name: rows[name] for name in TOKENIZERS if name in rows}
+
+
+def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str:
+    """The mean paired difference to the baseline over shared seeds, and the p-value of a paired t-test."""
+    seeds = sorted(runs.keys() & baseline.keys())
+    if runs is baseline or not seeds:
+        return ""
+    gaps = [runs[seed]["test"][field] - baseline[seed]["test"][field] for seed in seeds]
+    if len(gaps) < 2:
+        return f"{mean(gaps):+.4f}"
+    from scipy.stats import ttest_1samp
+
+    return f"{mean(gaps):+.4f} (p = {ttest_1samp(gaps, 0.0).pvalue:.2f})"
+
+
+def table(lines: list[dict], dataset: str) -> str:
+    rows = by_row(lines, dataset)
+    heads = [*COLUMNS, f"NDCG@20 − {BASELINE}", "epochs (best)", "seeds"]
+    text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for name, runs in rows.items():
+        cells = [spread([run["test"][field] for run in runs.values()]) for field in COLUMNS.values()]
+        cells.append(against(runs, rows.get(BASELINE, {}), "item_ndcg@20"))
+        cells.append(", ".join(f"{run['epochs']} ({run['best_epoch']})" for run in runs.values()))
+        cells.append(", ".join(str(seed) for seed in runs))
+        text.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(text)
+
+
+def missing(done: list[dict]) -> str:
+    """What of the run list is still to be done: three seeds of the main rows, one of all others."""
+    have = {(line["dataset"], line["tokenizer"], line["seed"]) for line in done}
+    text = []
+    for dataset in DATASETS:
+        lacking = []
+        for name in TOKENIZERS:
+            seeds = [seed for seed in (SEEDS if name in MAIN else SEEDS[:1]) if (dataset, name, seed) not in have]
+            if seeds:
+                lacking.append(name + (f" ({', '.join(map(str, seeds))})" if name in MAIN else ""))
+        text.append(f"- {dataset}: " + (", ".join(lacking) if lacking else "nothing"))
+    return "\n".join(text)
+
+
+def section(done: list[dict], cut: list[dict]) -> str:
+    parts = []
+    for dataset in DATASETS:
+        if any(line["dataset"] == dataset for line in done):
+            parts.append(f"### {dataset}\n\n{table(done, dataset)}")
+    for dataset in DATASETS:
+        if any(line["dataset"] == dataset for line in cut):
+            parts.append(f"### {dataset}, cut short: not to be read as results\n\n{table(cut, dataset)}")
+    parts.append(f"### Still missing (seeds in brackets)\n\n{missing(done)}")
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--into", type=Path, help="a document with the two marks that the tables go between")
+    options = parser.parse_args()
+    text = section(read(options.results), read(options.results.with_suffix(".cut.jsonl")))
+    if options.into is None:
+        print(text)
+        return
+    before, _, rest = options.into.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    options.into.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
