@@ -64,7 +64,7 @@ class _Decoder:
         self.weights, self.shape = weights, shape
         mine, owner = torch.zeros_like(tokens), (tokens != 0).long()[None] - 1
         encoded = encode(weights, tokens[None], mine, owner)
-        both = (key[0].unbind(2) for key in cross_keys(weights, shape, encoded, tokens.shape))
+        both = (cross_keys(encoded, kv, shape.heads, tokens.shape)[0].unbind(2) for kv in weights["cross.kv"].unbind(1))
         self.keys = [(key.permute(0, 2, 3, 1).contiguous(), value.transpose(1, 2).contiguous()) for key, value in both]
         self.hidden = torch.where(tokens != 0, 0.0, FORBIDDEN)[:, None, None]  # (n, 1, 1, W)
         self.bias = decoder_bias(weights, levels, levels)[0]

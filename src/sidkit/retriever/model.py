@@ -122,7 +122,7 @@ def from_state(state: Mapping[str, Any], shape: Shape) -> Weights:
         }
     cross = "1.EncDecAttention."
     weights["cross.q"] = matrices("decoder", [cross + "q"])
-    weights["cross.kv"] = torch.cat(list(matrices("decoder", [cross + "k", cross + "v"])), 1)  # all layers at once
+    weights["cross.kv"] = matrices("decoder", [cross + "k", cross + "v"])
     weights["cross.o"] = matrices("decoder", [cross + "o"])
     return {name: value.detach().clone()[None].contiguous() for name, value in weights.items()}
 
@@ -131,7 +131,6 @@ def to_state(weights: Weights, shape: Shape, run: int = 0) -> dict[str, Any]:
     """The state_dict of one run, named as transformers names it (without the tied copies)."""
     w = {name: value[run].detach().cpu() for name, value in weights.items()}
     state: dict[str, Any] = {"shared.weight": w["shared"]}
-    kv = w["cross.kv"].reshape(shape.d_model, shape.layers, 2, shape.inner)
     for side, parts in (("encoder", 2), ("decoder", 3)):
         state[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"] = w[f"{side}.bias"]
         state[f"{side}.final_layer_norm.weight"] = w[f"{side}.final"]
@@ -146,8 +145,8 @@ def to_state(weights: Weights, shape: Shape, run: int = 0) -> dict[str, Any]:
                 state[f"{block}.{part}.layer_norm.weight"] = w[f"{side}.norm"][i, part]
             if side == "decoder":
                 state[f"{block}.1.EncDecAttention.q.weight"] = w["cross.q"][i].T
-                state[f"{block}.1.EncDecAttention.k.weight"] = kv[:, i, 0].T
-                state[f"{block}.1.EncDecAttention.v.weight"] = kv[:, i, 1].T
+                for letter, matrix in zip("kv", w["cross.kv"][i].chunk(2, 1), strict=True):
+                    state[f"{block}.1.EncDecAttention.{letter}.weight"] = matrix.T
                 state[f"{block}.1.EncDecAttention.o.weight"] = w["cross.o"][i].T
     return {name: value.contiguous() for name, value in state.items()}
 

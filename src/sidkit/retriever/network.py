@@ -182,20 +182,19 @@ def encode(
     return F.dropout(norm(x, weights["encoder.final"]), dropout).to(weights["encoder.o"].dtype)
 
 
-def cross_keys(weights: Weights, shape: Shape, encoded: Tensor, rows: Any) -> list[Tensor]:
-    """Keys and values of every decoder layer: (R, rows, W, 2, H, h) each."""
-    both = (encoded @ weights["cross.kv"]).unflatten(2, (shape.layers, 2, shape.heads, shape.d_kv))
-    return list(both.unflatten(1, rows).unbind(3))
+def cross_keys(encoded: Tensor, kv: Tensor, heads: int, rows: Any) -> Tensor:
+    """A decoder layer's keys and values of what was encoded: (R, rows, W, 2, H, h). kv: (R, d, 2 * H * h)."""
+    return (encoded @ kv).unflatten(2, (2, heads, -1)).unflatten(1, rows)
 
 
 def loss(weights: Weights, shape: Shape, levels: int, batch: Batch, dropout: float = 0.0, run: Parts = EAGER) -> Tensor:
     """(R,) the mean cross-entropy over the target tokens of each run."""
     encoded = encode(weights, batch.tokens, batch.slot, batch.owner, dropout, run)
-    keys = cross_keys(weights, shape, encoded, batch.tokens.shape[1:])
     x = run.embed(weights["shared"], batch.before, dropout)
     bias = decoder_bias(weights, batch.target.shape[2], levels)
-    own = ("decoder.norm", "decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo")
-    for *parts, key in zip(*(weights[name].unbind(1) for name in own), keys, strict=True):
-        x = run.decoder_layer(x, *parts, key, bias, batch.mine, batch.owner, dropout)
+    own = ("decoder.norm", "decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo", "cross.kv")
+    for *parts, kv in zip(*(weights[name].unbind(1) for name in own), strict=True):
+        keys = cross_keys(encoded, kv, shape.heads, batch.tokens.shape[1:])
+        x = run.decoder_layer(x, *parts, keys, bias, batch.mine, batch.owner, dropout)
     final, shared = weights["decoder.final"], weights["shared"]
     return run.head(x, final, shared, batch.target, batch.weight, encoded.dtype, dropout)
