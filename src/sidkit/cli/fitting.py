@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .app import app
-from .on_ray import Ray, WithRay, Workers, rows_on_ray, tell_encoded, tell_left_out
+from .on_ray import Cpus, Ray, WithRay, Workers, rows_on_ray, tell_encoded, tell_left_out
 from .options import (
     BadRows,
     BadRowsOption,
@@ -57,6 +57,7 @@ def fit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was stopped")] = False,
     ray: Ray = None,
     workers: Workers = None,
+    cpus: Cpus = 1,
     as_json: Json = False,
 ) -> None:
     """sidkit fit items.parquet -o tok/ --sizes 1024-512-128 --top-k 5
@@ -79,7 +80,7 @@ def fit(
         if ray is None:
             source = open_source(embeddings, id_column, column, bad_rows, output, progress)
         else:
-            ways = (ray, workers, id_column, column, device, bad_rows, progress)
+            ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             source = stack.enter_context(rows_on_ray(embeddings, *ways))
             tell_left_out(source, output)
         unfinished = fresh_unfinished(output, resume)
@@ -112,6 +113,7 @@ def encode(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an encoding that was stopped")] = False,
     ray: Ray = None,
     workers: Workers = None,
+    cpus: Cpus = 1,
 ) -> None:
     """sidkit encode tok/ items.parquet -o sids.parquet
 
@@ -128,7 +130,7 @@ def encode(
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
     if ray is not None:
         with Terminal() as progress:
-            ways = (ray, workers, id_column, column, device, bad_rows, progress)
+            ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             with rows_on_ray(embeddings, *ways, check=False) as rows:
                 done = rows.encode(fitted, output, template, bad_rows.value)
         tell_encoded(done, output)

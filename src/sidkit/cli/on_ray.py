@@ -30,6 +30,7 @@ Ray = Annotated[
 Workers = Annotated[
     int | None, typer.Option("--workers", help="Processes of --ray [default: all its CPUs or GPUs]", show_default=False)
 ]
+Cpus = Annotated[int, typer.Option("--cpus", help="CPUs, and threads, of each worker of --ray")]
 
 
 class WithRay(TyperCommand):
@@ -48,6 +49,7 @@ def rows_on_ray(
     embeddings: str,
     ray: str,
     workers: int | None,
+    cpus: int,
     id_column: str | None,
     column: str | None,
     device: str,
@@ -64,6 +66,7 @@ def rows_on_ray(
         embeddings,
         address=None if ray == HERE else ray,
         workers=workers,
+        cpus=cpus,
         device="cpu" if device == "auto" else device,
         id_column=id_column,
         column=column,

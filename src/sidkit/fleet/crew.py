@@ -181,8 +181,9 @@ class Crew:
         """Those whose job has come to an end, good or bad."""
         running = {slot.task.size: slot for slot in self.slots if slot.task is not None}
         coming = [slot.coming for slot in self.slots if slot.facts is None]
-        found, _ = self.ray.wait([*running, *coming], num_returns=1, timeout=POLL)
-        return [running[size] for size in found if size in running]
+        self.ray.wait([*running, *coming], num_returns=1, timeout=POLL)
+        found, _ = self.ray.wait(list(running), num_returns=len(running), timeout=0) if running else ([], [])
+        return [running[size] for size in found]
 
     def _settle(self, slot: Slot, progress: Progress) -> None:
         """A job that has ended is done, or must be done again, or ends everything."""
