@@ -19,6 +19,7 @@ from statistics import mean
 
 DATASETS = ("lastfm", "toys", "sports", "clothing", "together")
 SIZES = ((32,) * 3, (64,) * 3, (128,) * 3, (256,) * 3, (512,) * 3, (1024, 512, 128))
+TOGETHER = ((64,) * 3, (256,) * 3)  # sizes for all four datasets together
 FIGURES = ("icr_per_sid", "sids_per_item", "largest_bucket")
 # name -> fit on this part of the rows, count this part, rows for a codeword at least
 SETTINGS = {
@@ -45,7 +46,7 @@ def full(X, sizes: tuple[int, ...], seed: int) -> dict:
             "largest_bucket": found["largest_bucket"]}  # fmt: skip
 
 
-def predicted(X, setting: str, seed: int) -> list[dict]:
+def predicted(X, setting: str, seed: int, tried: tuple) -> list[dict]:
     from dataclasses import asdict
 
     import sidkit
@@ -54,7 +55,7 @@ def predicted(X, setting: str, seed: int) -> list[dict]:
 
     part, counted, rows = SETTINGS[setting]
     n = len(X)
-    sizes = [one for one in SIZES if rows * max(one) <= n / counted]
+    sizes = [one for one in tried if rows * max(one) <= n / counted]
     if not sizes:
         return []
     found = advise(X, Target(0.95), sidkit.prq_kmeans, sizes, sample=n // part, count=n // counted, seed=seed,
@@ -71,12 +72,13 @@ def run(options: argparse.Namespace) -> None:
     where = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "command": command(options)} | versions()
     for name in DATASETS:
         X = rows_of(options.data, name)
+        tried = TOGETHER if name == "together" else SIZES
         for seed in range(1 if name == "together" else options.seeds):
-            jobs = [("full", list(sizes)) for sizes in SIZES] + [("predicted", setting) for setting in SETTINGS]
+            jobs = [("full", list(sizes)) for sizes in tried] + [("predicted", setting) for setting in SETTINGS]
             for kind, what in jobs:
                 line = {"dataset": name, "items": len(X), "kind": kind, "what": what, "seed": seed}
                 if key(line) not in done:
-                    found = full(X, tuple(what), seed) if kind == "full" else predicted(X, what, seed)
+                    found = full(X, tuple(what), seed) if kind == "full" else predicted(X, what, seed, tried)
                     with options.output.open("a") as out:
                         out.write(json.dumps(line | {"found": found} | where) + "\n")
                     print(name, kind, what, seed, flush=True)
