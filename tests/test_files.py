@@ -9,7 +9,7 @@ import time
 import pytest
 
 from sidkit.errors import StoreError
-from sidkit.files import discard, replace_file, replace_folder, sweep
+from sidkit.files import discard, machine, replace_file, replace_folder, sweep
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -50,12 +50,18 @@ def test_folders_are_exchanged_whole(tmp_path):
 def test_leftovers_of_dead_writers_are_swept_and_those_of_living_ones_stay(tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    (tmp_path / f".a.txt.sidkit-{dead.pid}-00000000").write_text("x")
-    (tmp_path / f".b.sidkit-{dead.pid}-00000000").mkdir()
-    (tmp_path / f".c.sidkit-{os.getpid()}-00000000").write_text("x")
+    (tmp_path / f".a.txt.sidkit-{machine()}-{dead.pid}-00000000").write_text("x")
+    (tmp_path / f".b.sidkit-{machine()}-{dead.pid}-00000000").mkdir()
+    another = f".d.sidkit-{'0' * 12}-{dead.pid}-00000000"  # on storage that machines share
+    (tmp_path / another).write_text("x")
+    (tmp_path / f".c.sidkit-{machine()}-{os.getpid()}-00000000").write_text("x")
     (tmp_path / ".hidden").write_text("x")
     sweep(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [f".c.sidkit-{os.getpid()}-00000000", ".hidden"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        f".c.sidkit-{machine()}-{os.getpid()}-00000000",
+        another,
+        ".hidden",
+    ]
 
 
 WRITER = """

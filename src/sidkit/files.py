@@ -1,26 +1,30 @@
 """Writing so that a reader sees the old file or the new one, never half of either.
 
 New content goes to a hidden neighbour, is flushed to disk, and takes its place in one rename. A process killed in
-between leaves only the neighbour, which the next write beside it sweeps away.
+between leaves only the neighbour, which the next write beside it sweeps away, if it is of the same machine: on storage
+that machines share, the others' processes cannot be told alive from dead.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import os
+import platform
 import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from .errors import StoreError
 
-__all__ = ["discard", "replace_file", "replace_folder", "sweep"]
+__all__ = ["discard", "machine", "replace_file", "replace_folder", "sweep"]
 
-_LEFTOVER = re.compile(r"^\..+\.sidkit-(\d+)-[0-9a-f]{8}$")
+_LEFTOVER = re.compile(r"^\..+\.sidkit-([0-9a-f]{12})-(\d+)-[0-9a-f]{8}$")
 
 
 @contextmanager
@@ -54,7 +58,7 @@ def replace_folder(path: Path) -> Iterator[Path]:
 
 def discard(folder: Path) -> None:
     """Remove a folder that may be read again: it is gone in one rename, whenever we are killed."""
-    hidden = folder.parent / f".{folder.name}.sidkit-{os.getpid()}-{secrets.token_hex(4)}"
+    hidden = folder.parent / f".{folder.name}.sidkit-{machine()}-{os.getpid()}-{secrets.token_hex(4)}"
     with suppress(OSError):
         os.rename(folder, hidden)
         _remove(hidden)
@@ -64,14 +68,14 @@ def sweep(folder: Path) -> None:
     """Remove what killed writers left in a folder."""
     for entry in folder.iterdir():
         match = _LEFTOVER.match(entry.name)
-        if match and not _alive(int(match[1])):
+        if match and match[1] == machine() and not _alive(int(match[2])):
             _remove(entry)
 
 
 @contextmanager
 def _neighbour(path: Path) -> Iterator[Path]:
     """A fresh hidden name beside path, removed at the end if it is still there; disk errors told plainly."""
-    temporary = path.parent / f".{path.name}.sidkit-{os.getpid()}-{secrets.token_hex(4)}"
+    temporary = path.parent / f".{path.name}.sidkit-{machine()}-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent)
@@ -109,6 +113,15 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     elif path.is_symlink() or path.exists():
         path.unlink(missing_ok=True)
+
+
+@cache
+def machine() -> str:
+    """What tells this machine from others, and a container from those beside it, since it was started."""
+    told = [platform.node()]
+    with suppress(OSError):
+        told += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:12]
 
 
 def _alive(process: int) -> bool:

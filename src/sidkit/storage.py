@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -163,7 +164,7 @@ def _upload(source: Path, target: Remote) -> None:
     if target.system.type_name in WHOLE_AT_ONCE:
         copy_files(str(source), target.inner, LocalFileSystem(), target.system, use_threads=False)
         return
-    aside = target.parent / f".{target.name}.sidkit-{os.getpid()}"
+    aside = target.parent / f".{target.name}.sidkit-{secrets.token_hex(8)}"
     target.system.create_dir(target.parent.inner, recursive=True)
     copy_files(str(source), aside.inner, LocalFileSystem(), target.system, use_threads=False)
     target.system.move(aside.inner, target.inner)
