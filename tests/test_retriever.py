@@ -106,6 +106,12 @@ class TestLayout:
         lengths = np.minimum(np.random.default_rng(0).geometric(0.18, 20_000), 20)
         assert Layout.plan(lengths, 256, 20, 3).fill > 0.9
 
+    def test_the_order_of_batches_does_not_follow_lengths(self):
+        lengths = np.arange(400) % 20 + 1
+        layout = Layout.plan(lengths, 1, 20, 3)
+        seen = lengths[layout.order(0, 0)[:, 0]]
+        assert abs(np.corrcoef(seen, np.arange(400))[0, 1]) < 0.2
+
     def test_epochs_and_seeds_differ_and_repeat(self):
         layout = Layout.plan(np.full(100, 3), 16, 20, 3)
         assert (layout.order(0, 1) == layout.order(0, 1)).all()
@@ -486,6 +492,20 @@ class TestTraining:
         assert all(torch.equal(resumed.weights[name], value) for name, value in retriever.weights.items())
         assert resumed.facts["test"] == retriever.facts["test"]
         assert not (tmp_path / "run.unfinished").exists()
+
+    def test_a_training_stopped_after_its_last_epoch_does_not_train_on(self, trained, tmp_path, monkeypatch):
+        retriever, table, sequences, _ = trained
+
+        def no_disk(*_):
+            raise OSError("the disk is full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr("sidkit.retriever.retriever.save", no_disk)
+            with pytest.raises(OSError, match="full"):
+                train(table, sequences, tmp_path / "run", LEARNS, device="cpu")
+        resumed = train(table, sequences, tmp_path / "run", LEARNS, device="cpu", resume=True)
+        assert resumed.facts["epochs"] == retriever.facts["epochs"]
+        assert all(torch.equal(resumed.weights[name], value) for name, value in retriever.weights.items())
 
     def test_early_stopping_keeps_the_best_epoch_and_frees_the_place(self):
         table, sequences = ring(users=30)

@@ -3,7 +3,7 @@
 Constrained, the candidates of a beam are the children of its trie node and nothing else, so every result is a SID that
 stands for items. Unconstrained, they are the whole vocabulary, token 0 ending a hypothesis as in transformers' beam
 search, and results that are no SID are marked. Scores are sums of log-probabilities over the whole vocabulary, so both
-equal what transformers' `generate` gives (tests/test_retriever_decode.py).
+equal what transformers' `generate` gives (tests/test_retriever.py).
 """
 
 from __future__ import annotations

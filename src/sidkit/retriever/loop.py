@@ -84,12 +84,21 @@ def train_stack(
     judges: dict[int, Evaluator] = {}
     progress.start("train", n * plan.epochs * len(jobs))
     late = False
-    while not late:
+    while True:
         for run in range(stack.runs):
-            if waiting and run not in running:
+            if waiting and run not in running and not late:
                 running[run] = _start(stack, run, waiting.pop(0), plan, checkpoint)
                 judges[run] = Evaluator(running[run].job.table, sequences, "valid", plan.history, device)
                 progress.advance(running[run].epoch * n)
+        over = [run for run, outcome in running.items() if outcome.is_over(plan) or late]
+        for run in over:
+            outcome = running.pop(run)
+            outcome.finished = outcome.is_over(plan)
+            outcome.test = _test(outcome, sequences, plan, device)
+            progress.advance((plan.epochs - outcome.epoch) * n)
+            yield outcome
+        if over and waiting and not late:
+            continue  # others take their places
         if not running:
             return
         began = time.monotonic()
@@ -104,19 +113,12 @@ def train_stack(
             outcome.consider(figures[CHOSEN_BY], partial(stack.kept, run))
             outcome.log.append({"epoch": outcome.epoch, "loss": losses[run], "samples_per_s": speed} | figures)
             progress.note(_words(outcome, plan))
-        for outcome in running.values():
+        for run, outcome in running.items():
             outcome.seconds += (time.monotonic() - began) / len(running)
             told(outcome)
-        late = deadline is not None and time.monotonic() > deadline
-        for run, outcome in list(running.items()):
-            outcome.finished = outcome.is_over(plan)
-            if checkpoint is not None and (outcome.finished or checkpoint.due()):
+            if checkpoint is not None and (outcome.is_over(plan) or checkpoint.due()):
                 _save(checkpoint, stack, run, outcome)
-            if outcome.finished or late:
-                progress.advance((plan.epochs - outcome.epoch) * n)
-                outcome.test = _test(outcome, sequences, plan, device)
-                del running[run]
-                yield outcome
+        late = deadline is not None and time.monotonic() > deadline
 
 
 def _check(jobs: Sequence[Job], sequences: Sequences, plan: Plan) -> tuple[int, ...]:

@@ -6,7 +6,7 @@
 
 A token sees the tokens of its own example only: `owner` numbers say whose each token is, -1 being padding. Relative
 positions need no care, for the tokens of an example are neighbours. Matrix products run in the dtype of the matrices,
-everything else in float32. Equal to transformers' T5 within rounding (tests/test_retriever_network.py).
+everything else in float32. Equal to transformers' T5 within rounding (tests/test_retriever.py).
 """
 
 from __future__ import annotations

@@ -12,11 +12,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from safetensors.torch import load_file
 from .. import __version__
 from ..checkpoint import Checkpoint
 from ..errors import InputError, StoreError
-from ..files import replace_file, replace_folder
+from ..files import replace_folder
 from ..progress import Progress
 from ..sequences import Sequences
 from ..sids import SidTable
@@ -36,6 +35,7 @@ from ..trie import Trie
 from .data import Split, Vocabulary, require_known
 from .decode import DeviceTrie, beam_search
 from .evaluate import Evaluator
+from .log import LOG, Log
 from .loop import CHOSEN_BY, Job, Outcome, identity, train_stack
 from .metrics import Tally
 from .model import Shape, Weights, build_t5, from_state, to_state
@@ -45,7 +45,7 @@ from .stack import dtype_of
 
 __all__ = ["Recommendation", "Retriever", "find_device", "train"]
 
-FACTS, TABLE, LOG = "retriever.json", "sids.parquet", "log.jsonl"
+FACTS, TABLE = "retriever.json", "sids.parquet"
 
 
 class Recommendation(NamedTuple):
@@ -195,7 +195,7 @@ def train(
     unfinished = Checkpoint(folder.parent / f"{folder.name}.unfinished", identity(table, sequences, plan))
     if not resume:
         unfinished.clear()
-    told = _Log(folder)
+    told = Log(folder)
     job = Job(folder.name, table, plan.seed)
     (outcome,) = train_stack([job], sequences, plan, place, 1, progress, unfinished, told)
     told.close()
@@ -269,34 +269,3 @@ def check_folder(folder: Path) -> None:
         raise StoreError(f"{folder} is a file; name a folder for the retriever")
     if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in (FACTS, LOG)):
         raise StoreError(f"{folder} holds other files; name an empty folder for the retriever")
-
-
-class _Log:
-    """log.jsonl, and TensorBoard's event files where the tensorboard package is installed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.board: Any = None
-        self.open: Callable[[int], Any] | None = None
-        if find_spec("tensorboard") is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.open = lambda first: SummaryWriter(str(folder / "tensorboard"), purge_step=first)
-
-    def __call__(self, outcome: Outcome) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with replace_file(self.folder / LOG) as temporary:
-            temporary.write_text("".join(json.dumps(line) + "\n" for line in outcome.log), encoding="utf-8")
-        if self.open is None:
-            return
-        last = outcome.log[-1]
-        self.board = self.board or self.open(last["epoch"])
-        for name, value in last.items():
-            if name != "epoch":
-                kind = "train" if name in ("loss", "samples_per_s") else "validation"
-                self.board.add_scalar(f"{kind}/{name}", value, last["epoch"])
-        self.board.flush()
-
-    def close(self) -> None:
-        if self.board is not None:
-            self.board.close()

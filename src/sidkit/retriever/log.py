@@ -1,0 +1,47 @@
+"""How a training went, epoch by epoch, in files that people and TensorBoard read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..files import replace_file
+from .loop import Outcome
+
+__all__ = ["LOG", "Log"]
+
+LOG = "log.jsonl"
+
+
+class Log:
+    """log.jsonl, and TensorBoard's event files where the tensorboard package is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.board: Any = None
+        self.open: Callable[[int], Any] | None = None
+        if find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.open = lambda first: SummaryWriter(str(folder / "tensorboard"), purge_step=first)
+
+    def __call__(self, outcome: Outcome) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replace_file(self.folder / LOG) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in outcome.log), encoding="utf-8")
+        if self.open is None:
+            return
+        last = outcome.log[-1]
+        self.board = self.board or self.open(last["epoch"])
+        for name, value in last.items():
+            if name != "epoch":
+                kind = "train" if name in ("loss", "samples_per_s") else "validation"
+                self.board.add_scalar(f"{kind}/{name}", value, last["epoch"])
+        self.board.flush()
+
+    def close(self) -> None:
+        if self.board is not None:
+            self.board.close()
