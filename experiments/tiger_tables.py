@@ -3,7 +3,8 @@
     python experiments/tiger_tables.py experiments/results/tiger.jsonl --into docs/results.md
 
 Runs that a time limit cut short (*.cut.jsonl beside the file) get a table of their own, and every cell of the run list
-that is still missing is named. Without --into the tables are printed.
+that is still missing is named. Without --into the tables are printed. --figures FOLDER draws the validation curves of
+finished runs and, where k and beta were varied, the sensitivity figure.
 """
 
 from __future__ import annotations
@@ -96,11 +97,51 @@ def section(done: list[dict], cut: list[dict]) -> str:
     return "\n\n".join(parts)
 
 
+def draw(done: list[dict], folder: Path) -> None:
+    """tiger-curves.svg: validation NDCG@20 by epoch. tiger-sensitivity.svg: NDCG@20 by top-k and by beta."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    datasets = [dataset for dataset in DATASETS if any(line["dataset"] == dataset for line in done)]
+    if not datasets:
+        return
+    settings = {1: "without-soft", 2: "prq-kmeans", 5: "prq-k5", 10: "prq-k10"}
+    betas = {10: "prq-beta10", 15: "prq-kmeans", 20: "prq-beta20", 25: "prq-beta25"}
+    size = {"figsize": (4 * len(datasets), 3.2), "squeeze": False, "layout": "constrained"}
+    curves, panels = plt.subplots(1, len(datasets), **size)
+    sensitivity, pairs = plt.subplots(2, len(datasets), **size | {"figsize": (4 * len(datasets), 6)})
+    for place, dataset in enumerate(datasets):
+        rows = by_row(done, dataset)
+        for name, runs in rows.items():
+            if name in (*MAIN, "random"):
+                for seed, run in runs.items():
+                    label = name if seed == min(runs) else None
+                    colour = f"C{list(TOKENIZERS).index(name)}"
+                    panels[0][place].plot([value for _, value in run["curve"]], color=colour, label=label, lw=1)
+        panels[0][place].set(title=dataset, xlabel="epoch", ylabel="validation NDCG@20")
+        panels[0][place].legend(fontsize=7)
+        for axis, (word, series) in zip(pairs[:, place], (("top-k", settings), ("beta", betas)), strict=True):
+            runs = {x: rows[name].values() for x, name in series.items() if name in rows}
+            found = {x: [run["test"]["item_ndcg@20"] for run in some] for x, some in runs.items()}
+            axis.plot(list(found), [mean(values) for values in found.values()], "o-")
+            for x, values in found.items():
+                axis.plot([x] * len(values), values, ".", color="grey", ms=4)
+            axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20")
+    folder.mkdir(parents=True, exist_ok=True)
+    curves.savefig(folder / "tiger-curves.svg")
+    sensitivity.savefig(folder / "tiger-sensitivity.svg")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--into", type=Path, help="a document with the two marks that the tables go between")
+    parser.add_argument("--figures", type=Path, help="a folder for the charts")
     options = parser.parse_args()
+    if options.figures:
+        draw(read(options.results), options.figures)
     text = section(read(options.results), read(options.results.with_suffix(".cut.jsonl")))
     if options.into is None:
         print(text)
