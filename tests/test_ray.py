@@ -70,9 +70,9 @@ def data(X, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def crew(data):
-    """Ray with room for six workers, ours while the first rows are held; one worker of it is taken."""
+    """Ray with room for twelve workers, ours while the first rows are held; one of them is taken."""
     os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
-    with sidkit.on_ray(data[1], address="local", workers=6, chunk=900) as rows:
+    with sidkit.on_ray(data[1], address="local", workers=12, chunk=900) as rows:
         yield rows.crew
     assert not ray.is_initialized()
 

@@ -66,6 +66,8 @@ def said(place: Mapping[str, Any]) -> str:
     """A place as a line of text."""
     if place.get("device") == "cpu":
         return f"ran on the CPU, {place['threads']} threads at most"
+    if place.get("device") == "ray":
+        return f"ran on Ray: {place['workers']} workers of {place['cpus']} CPUs, {place['retries']} replaced on the way"
     return (
         f"ran on {place['device']}: rows {place['rows']}, scored in {' and '.join(place['scored_in'])} while fitting, "
         f"peak {place['peak_bytes'] / 1e9:.2f} GB of device memory"

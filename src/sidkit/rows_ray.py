@@ -183,6 +183,11 @@ class RayRows:
         jobs = [self._job("check", shard, own=self._place(shard), counted=True) for shard in self._homes]
         return {row: why for part in self._values(jobs) for row, why in part.items()}
 
+    def place(self) -> dict[str, Any]:
+        """What to say of a fit of these rows: who did it."""
+        crew = self.crew
+        return {"device": "ray", "workers": len(crew.slots), "cpus": crew.cpus, "retries": crew.retries}
+
     def close(self) -> None:
         """Let the workers go; a Ray that was started for them is stopped."""
         self.crew.close()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import SpecError
 from .app import app
 from .on_ray import Cpus, Ray, WithRay, Workers, rows_on_ray, tell_encoded, tell_left_out
 from .options import (
@@ -128,15 +129,17 @@ def encode(
     from ..terminal import Terminal
 
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
+    if not to_stream:
+        require_writable(output)
     if ray is not None:
+        if to_stream:
+            raise SpecError("with --ray the output is a folder or an address, not -")
         with Terminal() as progress:
             ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             with rows_on_ray(embeddings, *ways, check=False) as rows:
                 done = rows.encode(fitted, output, template, bad_rows.value)
         tell_encoded(done, output)
         return
-    if not to_stream:
-        require_writable(output)
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
         unfinished = None if to_stream else fresh_unfinished(output, resume)
