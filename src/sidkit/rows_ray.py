@@ -151,9 +151,7 @@ class RayRows:
         jobs = [Job("prepare", home=home, own=self.crew.work) for home in range(len(self.crew.slots))]
         lacking = {why for why in self._values(jobs) if why}
         if lacking and self.crew.work == math.inf and self.dtype == np.float32:
-            told = (
-                f"some Ray workers have no compiled kernels ({lacking.pop()}): last bits may differ"
-            )
+            told = f"some Ray workers have no compiled kernels ({lacking.pop()}): last bits may differ"
             warnings.warn(told, stacklevel=2)
 
     def encode(
