@@ -269,7 +269,7 @@ def on_ray(
     try:
         count = _workers(session, workers, cpus, gpus, max(len(source.paths), -(-source.shape[0] // chunk)))
         shipped = source if isinstance(source, ParquetEmbeddings) else None
-        contents = Contents(shipped, text, id_column, column, np.empty(0, np.int64), chunk, device, memory)
+        contents = Contents(shipped, text, id_column, column, np.empty(0, np.int64), chunk, device, memory, count)
         crew = Crew(session, contents, count, cpus, gpus, patience)
         rows = RayRows(crew, source, source.paths, (id_column, column), chunk, progress=report)
         bad = rows.bad_rows() if check else {}

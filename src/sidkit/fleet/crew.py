@@ -160,10 +160,9 @@ class Crew:
         self._welcome()
         idle = [slot for slot in self.slots if slot.task is None and slot.facts is not None]
         running = {slot.task for slot in self.slots}
-        for task in tasks:
-            if not idle:
-                return
-            slot = None if task.done or task in running else self._taker(task.job, idle)
+        waiting = [task for task in tasks if not task.done and task not in running]
+        for task in sorted(waiting, key=lambda task: task.lost):  # those that cost workers come last
+            slot = self._taker(task.job, idle) if idle else None
             if slot is not None:
                 idle.remove(slot)
                 slot.task = task

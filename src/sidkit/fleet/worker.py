@@ -59,6 +59,7 @@ class Contents:
     chunk: int
     device: str
     memory: float | None  # bytes that a worker may hold rows in
+    workers: int  # how many there are in all
 
     def opened(self) -> Source:
         source = self.source or open_embeddings(self.path, self.id_column, self.column, ids=False)
@@ -83,7 +84,7 @@ class Worker:
 
     def __init__(self, contents: Contents, cpus: int) -> None:
         self.contents = contents
-        self.room = _room(cpus) if contents.memory is None else contents.memory
+        self.room = _room(cpus, contents.workers) if contents.memory is None else contents.memory
         self.counted = Counted()
         self.held: dict[tuple[Any, ...], Rows] = {}  # (shard, dtype, *numbers of stages)
         self.source: Source | None = None
@@ -204,14 +205,14 @@ def _in_memory(source: Source, chunk: int) -> Source:
     return ArraySource(x)
 
 
-def _room(cpus: int) -> float:
-    """Half of what is free on this machine, shared with as many workers as it has room for."""
+def _room(cpus: int, workers: int) -> float:
+    """Half of what is free on this machine, shared with as many of the workers as it has CPUs for."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
     except (OSError, StopIteration):
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return 0.5 * free / max(1, (os.cpu_count() or 1) // max(cpus, 1))
+    return 0.5 * free / min(workers, max(1, (os.cpu_count() or 1) // cpus))
 
 
 def _bytes(found: Any) -> int:
