@@ -116,7 +116,7 @@ def test_a_recipe_whose_tokens_are_not_nested_has_no_shorter_sids(catalogue):
 
 def candidate(sizes, low, middle):
     share = (middle, low, 2 * middle - low)
-    return Candidate(sizes, sum(sizes), 100, False, *share, *share, 3.0, 2.0, 5.0)
+    return Candidate(sizes, sum(sizes), 100, False, False, *share, *share, 3.0, 2.0, 5.0)
 
 
 def test_the_fewest_codewords_that_surely_meet_the_target_are_chosen():
@@ -180,3 +180,17 @@ def test_the_command_line_prints_a_table_and_refuses_other_files(catalogue, tmp_
     assert "Take 16-8: fitted on all items, it meets the target" in told
     assert (tmp_path / "advice.svg").read_text().startswith("<svg")
     assert "written as .html, .svg or .json" in str(run(app, [*asked, "-o", "advice.png"]).exception)
+
+
+def test_groups_too_fine_for_the_sample_are_noticed():
+    """300 groups of 60 items nearly alike: a sample of 1,024 has three of each group, one of half its size not two."""
+    rng = np.random.default_rng(5)
+    x = rng.permutation(planted(rng, clusters=300, each=60, d=64, noise=0.05)[0]).astype(np.float32)
+    sizes = (32, 32, 32)
+    found = advise(x, Target(0.9), small, [sizes], sample=1024)
+    (one,) = found.candidates
+    truth = library.quality(small(sizes).fit(x, seed=0).fit_codes, sizes)
+    assert found.drifts
+    assert "give a larger --sample" in advice_page(found, "x", "")
+    assert one.icr_per_sid_low < truth["icr_per_sid"] < one.icr_per_sid_high
+    assert one.sids_per_item_low < 1 / truth["items_per_sid"] < one.sids_per_item_high

@@ -46,6 +46,7 @@ class Candidate:
     codewords: int  # in all levels together
     fitted_on: int  # rows of the larger fit
     measured: bool  # fitted on all rows: nothing is predicted
+    drifts: bool  # the larger sample was much worse than the smaller: larger ones may be worse still
     icr_per_sid: float
     icr_per_sid_low: float
     icr_per_sid_high: float
@@ -73,6 +74,11 @@ class Advice:
     candidates: Sequence[Candidate]
     chosen: Candidate | None
     pairs: int = 0  # pairs of fits behind the intervals
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the sample is too small to see how items group: give a larger one."""
+        return any(one.drifts for one in self.candidates)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .candidates import Candidate, Sizes
 from .occupancy import Filling, log_odds, share_of
@@ -15,6 +16,7 @@ __all__ = ["Run", "judged", "pairs_of"]
 # How far two fits of the same sizes differ on four public datasets, in log-odds and in log; as good as PRIOR pairs.
 USUAL = Filling(icr_per_sid=0.09, sids_per_item=0.09, largest_bucket=0.4)
 PRIOR = 4
+FAR = 3
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,35 @@ def judged(runs: Sequence[Run], n: int, counted: int) -> list[Candidate]:
 
 
 def _candidate(run: Run, n: int, growth: float, spread: Filling, sure: float) -> Candidate:
-    exact = run.fitted_on == n
+    exact, drifts = run.fitted_on == n, False
     figures: dict[str, float] = {}
     for name in Filling._fields:
         laws = np.array([[_open(name, getattr(law, name), run.distinct) for law in both] for both in run.fillings])
         middle, apart = float(laws.mean()), float(np.abs(laws[:, 0] - laws[:, 1]).mean())
         drawn = growth * _drawn(name, middle, run.distinct)
         half = sure * (getattr(spread, name) ** 2 + drawn) ** 0.5 + apart / 2
-        for end, value in (("", middle), ("_low", middle - half), ("_high", middle + half)):
+        shift, further = _drift(name, laws.mean(axis=1), n / run.fitted_on)
+        drifts |= shift != 0
+        low, high = middle + shift - half + min(further, 0.0), middle + shift + half + max(further, 0.0)
+        for end, value in (("", middle + shift), ("_low", low), ("_high", high)):
             figures[name + end] = getattr(run.fillings[0][0], name) if exact else _closed(name, value)
-    return Candidate(run.sizes, sum(run.sizes), run.fitted_on, exact, **figures)
+    return Candidate(run.sizes, sum(run.sizes), run.fitted_on, exact, drifts, **figures)
+
+
+def _drift(name: str, fits: NDArray[np.float64], growth: float) -> tuple[float, float]:
+    """How far to move a prediction, and its worse end further, where the larger sample is much worse than the smaller.
+
+    Then the catalogue has structure too fine for the sample, such as many small groups of items nearly alike, which
+    larger samples go on to find. What the last doubling of rows did beyond chance (FAR times the usual difference) is
+    taken to happen at every doubling up to all rows; at the worse end, all that it did.
+    """
+    worse = 1.0 if name == "largest_bucket" else -1.0
+    chance = FAR * getattr(USUAL, name)
+    more = worse * float(fits[0] - fits[1]) - chance if len(fits) == 2 else 0.0
+    if more <= 0:
+        return 0.0, 0.0
+    doublings = float(np.log2(growth))
+    return worse * more * doublings, worse * chance * doublings
 
 
 def _spread(runs: Sequence[Run]) -> Filling:

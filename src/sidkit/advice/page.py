@@ -65,6 +65,12 @@ def headline(advice: Advice) -> str:
     return f"Take {named}: it {'should meet' if sure == 'yes' else 'may just meet'} the target"
 
 
+DRIFTS = (
+    "the larger sample has far more collisions than the smaller: items group more finely than samples of this size "
+    "show, and these predictions may still be too hopeful; give a larger --sample"
+)
+
+
 def interval(one: Candidate, name: str) -> str:
     """A figure with its range."""
     middle, low, high = (getattr(one, name + end) for end in ("", "_low", "_high"))
@@ -110,6 +116,8 @@ def _verdict(advice: Advice) -> str:
         }
         for key, value in wanted.items()
     ]
+    if advice.drifts:
+        findings.insert(0, {"grade": "watch", "text": DRIFTS})
     grade = findings[0]["grade"] if findings else "good"
     return verdict_box({"grade": grade, "headline": headline(advice), "numbers": numbers, "findings": findings})
 

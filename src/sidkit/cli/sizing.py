@@ -126,7 +126,7 @@ def _print(found: "Advice", command: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ..advice.page import headline, interval
+    from ..advice.page import DRIFTS, headline, interval
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -145,6 +145,8 @@ def _print(found: "Advice", command: str) -> None:
         "" if all(one.measured for one in found.candidates) else " 90 % of full fits are expected in the brackets."
     )
     console.print(f"\n{found.items:,} items{counted}.{brackets}", style="dim")
+    if found.drifts:
+        console.print(f"Careful: {DRIFTS}.", style="yellow")
     console.print(f"[bold]{headline(found)}[/bold]")
     if command:
         console.print(f"  {command}", markup=False, soft_wrap=True)
