@@ -78,6 +78,7 @@ def _tell(output: Path, table: SidTable, titles: list[str], facts: dict[str, Any
             "an item and its bucket",
         ),
         (f"sidkit lookup {output}/sids.parquet '{crowded}' --items {output}/items.parquet", "the fullest bucket"),
+        (f"sidkit advise {output}/items.parquet --icr 0.9", "which sizes would tell more items apart"),
         (f"sidkit compare {output}/items.parquet -o compare.html", "this tokenizer beside another"),
         (f"sidkit fit {output}/items.parquet -o tok/ --sizes 256-256-256", "the same with your own sizes"),
         (f"sidkit show {output}/tok", "the recipe behind it, as JSON to change"),
