@@ -148,7 +148,7 @@ static void add_columns(const float *x, int64_t n, const Job *job, const int32_t
 /* ---------------------------------------------------------------- a team of threads on one job */
 
 #define ALIGN 64
-#define SPAN 8192 /* rows per thread between two meetings, if they take no more than ROOM bytes together: */
+#define SPAN 32768 /* rows per thread between two meetings, if they take no more than ROOM bytes together: */
 #define ROOM (1 << 25) /* they are added up from cache */
 
 typedef struct {
