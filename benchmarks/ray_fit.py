@@ -59,12 +59,10 @@ def machine() -> dict[str, object]:
 
 
 class Passes:
-    """Notes when every pass ends, and what came back from the workers for it."""
+    """Notes when every pass ends."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
-        self.traffic: list[list[int]] = []
-        self.crew = None
 
     def start(self, label: str, rows: int) -> None: ...
 
@@ -74,8 +72,6 @@ class Passes:
 
     def note(self, text: str) -> None:
         self.ends.append(time.perf_counter())
-        if self.crew is not None:
-            self.traffic.append(list(self.crew.traffic))
 
 
 def serialized(value: object) -> int:
@@ -97,12 +93,15 @@ def measure_time(args: argparse.Namespace) -> dict[str, object]:
     with sidkit.on_ray(path, address="local", workers=2) as rows:
         startup = time.perf_counter() - began
         sent: list[int] = []
+        back: list[int] = []
         run = rows.crew.run
 
         def watched(jobs, shared, progress):  # type: ignore[no-untyped-def]
+            found = run(jobs, shared, progress)
             if jobs and jobs[0].verb == "reduce":
                 sent.append(serialized(shared))
-            return run(jobs, shared, progress)
+                back.append(max(serialized(value) for value in rows.crew.get(found)))
+            return found
 
         rows.crew.run = watched
         here, there = [], []
@@ -112,13 +111,12 @@ def measure_time(args: argparse.Namespace) -> dict[str, object]:
             one = spec.fit(LocalRows(ArraySource(x)), seed=SEED)
             here.append(time.perf_counter() - began)
             passes = Passes()
-            passes.crew = rows.crew
             began = time.perf_counter()
             many = spec.fit(rows, seed=SEED, progress=passes)
             there.append(time.perf_counter() - began)
             print(here[-1], there[-1], file=sys.stderr, flush=True)
         equal = bool(np.array_equal(one.fit_codes, many.fit_codes))
-    back = [max(sizes) for sizes in passes.traffic]
+    back = back[-len(passes.ends) :]
     expected = [size * (D + 1) * 8 for size in SIZES for _ in range(args.iterations)]
     return {
         "rows": args.rows, "d": D, "sizes": SIZES, "top_k": TOP_K, "iterations": args.iterations, "workers": 2,

@@ -42,7 +42,7 @@ class Task:
 
     job: Job
     value: Any = None  # refers to what it will give
-    size: Any = None  # and to how many bytes that is
+    mark: Any = None  # and to a mark that it came, which is small
     told: int = 0  # rows that the progress bar has counted
     lost: int = 0  # workers that died of it
     done: bool = False
@@ -58,7 +58,6 @@ class Crew:
         self.patience, self.cpus = patience, cpus
         self.work = 0.0  # what workers must be ready for, those to come included
         self.retries = 0
-        self.traffic: list[int] = []  # bytes that came back from each job of the last run
         self.slots: list[Slot] = []
         self.closed = False
         self._stillborn = 0  # workers in a row that died before they were of use
@@ -86,7 +85,6 @@ class Crew:
         if self.closed:
             raise StoreError("the Ray workers that hold these rows were let go; call on_ray again")
         tasks, given = [Task(job) for job in jobs], self.ray.put(shared)
-        self.traffic = []
         try:
             while not all(task.done for task in tasks):
                 self._hand_out(tasks, given)
@@ -166,7 +164,7 @@ class Crew:
             if slot is not None:
                 idle.remove(slot)
                 slot.task = task
-                task.value, task.size = slot.actor.work.options(num_returns=2).remote(task.job, given)
+                task.value, task.mark = slot.actor.work.options(num_returns=2).remote(task.job, given)
 
     def _taker(self, job: Job, idle: list[Slot]) -> Slot | None:
         """The job's home; anyone, for a job without one or if its home has been down for long."""
@@ -178,11 +176,11 @@ class Crew:
 
     def _finished(self) -> list[Slot]:
         """Those whose job has come to an end, good or bad."""
-        running = {slot.task.size: slot for slot in self.slots if slot.task is not None}
+        running = {slot.task.mark: slot for slot in self.slots if slot.task is not None}
         coming = [slot.coming for slot in self.slots if slot.facts is None]
         self.ray.wait([*running, *coming], num_returns=1, timeout=POLL)
         found, _ = self.ray.wait(list(running), num_returns=len(running), timeout=0) if running else ([], [])
-        return [running[size] for size in found]
+        return [running[mark] for mark in found]
 
     def _settle(self, slot: Slot, progress: Progress) -> None:
         """A job that has ended is done, or must be done again, or ends everything."""
@@ -190,7 +188,7 @@ class Crew:
         if task is None:
             return
         try:
-            self.traffic.append(self.ray.get(task.size))
+            self.ray.get(task.mark)
         except self.ray.exceptions.RayTaskError as error:
             slot.task = None
             raise self._cause(error, task.job) from None

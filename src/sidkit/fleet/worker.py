@@ -7,7 +7,6 @@ their codes again, by the stages that every call names.
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,8 +99,8 @@ class Worker:
         """Rows of the job at hand that are done."""
         return self.counted.rows
 
-    def work(self, job: Job, shared: Any) -> tuple[Any, int]:
-        """What comes of a job, and how many bytes that is; shared: what jobs on all shards are given."""
+    def work(self, job: Job, shared: Any) -> tuple[Any, None]:
+        """What comes of a job, and a small mark that it came; shared: what jobs on all shards are given."""
         self.counted.rows = 0
         verb = getattr(self, f"_{job.verb}")
         if job.place is None:
@@ -110,7 +109,7 @@ class Worker:
             rows = self._rows(job.place, job.history, job.dtype)
             self.counted.rows = 0
             found = verb(rows, shared if job.own is None else job.own)
-        return found, _bytes(found)
+        return found, None
 
     def add(self, a: Sums, b: Sums) -> Sums:
         """Two sums as one."""
@@ -213,10 +212,3 @@ def _room(cpus: int, workers: int) -> float:
     except (OSError, StopIteration):
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return 0.5 * free / min(workers, max(1, (os.cpu_count() or 1) // cpus))
-
-
-def _bytes(found: Any) -> int:
-    """The size of what goes back, as it goes: what pickle writes, arrays beside it."""
-    beside: list[pickle.PickleBuffer] = []
-    text = pickle.dumps(found, 5, buffer_callback=beside.append)
-    return len(text) + sum(part.raw().nbytes for part in beside)
