@@ -19,8 +19,8 @@ pytest.importorskip("transformers")
 
 from sidkit.retriever import Plan, Retriever, Shape, SidLogitsProcessor  # noqa: E402
 from sidkit.retriever.data import Vocabulary, examples  # noqa: E402
-from sidkit.retriever.decode import DeviceTrie, beam_search, free_search  # noqa: E402
-from sidkit.retriever.evaluate import Evaluator  # noqa: E402
+from sidkit.retriever.decode import DeviceTrie, beam_search, free_search, stacked_search  # noqa: E402
+from sidkit.retriever.evaluate import Evaluator, judged_together  # noqa: E402
 from sidkit.retriever.layout import Layout  # noqa: E402
 from sidkit.retriever.loop import Job, train_stack  # noqa: E402
 from sidkit.retriever.metrics import CUTS, Judge, representatives  # noqa: E402
@@ -280,6 +280,25 @@ class TestDecoding:
         trie = Trie.of(table, np.array([4, 9]))
         found = beam_search(weights, SMALL, DeviceTrie(trie, vocabulary, "cpu"), inputs, 10)
         assert (found.leaf >= 0).sum(1).tolist() == [len(trie)] * len(inputs)
+
+    @pytest.mark.parametrize("constrained", [True, False])
+    def test_stacked_runs_find_what_each_finds_alone(self, constrained):
+        tables = [shop(seed=1), shop(items=6, seed=2, twins=2), shop(seed=3)]  # the second has few SIDs
+        vocabulary, rng = Vocabulary(tables[0].sizes), np.random.default_rng(0)
+        tries = [Trie.of(table) for table in tables]
+        runs = [peaked(new_weights(SMALL, len(vocabulary), seed)) for seed in range(3)]
+        stacked = {name: torch.cat([weights[name] for weights in runs]) for name in runs[0]}
+        tokens = torch.tensor(rng.integers(1, len(vocabulary), (3, 5, 12)))
+        tokens[:, 2:, :6] = 0
+        together = stacked_search(stacked, SMALL, DeviceTrie(tries, vocabulary, "cpu"), tokens, 8, constrained)
+        for run, weights in enumerate(runs):
+            trie = DeviceTrie(tries[run], vocabulary, "cpu")
+            alone = (beam_search if constrained else free_search)(weights, SMALL, trie, tokens[run], 8)
+            size = alone.leaf.shape[1]
+            assert torch.equal(together.leaf[run, :, :size], alone.leaf)
+            assert torch.allclose(together.score[run, :, :size], alone.score, atol=1e-5)
+            assert (together.leaf[run, :, size:] == -1).all()
+        assert not constrained or (together.leaf[1] >= 0).sum(1).tolist() == [len(tries[1])] * 5
 
     def test_the_processor_serves_other_vocabularies_and_prompts(self):
         table = SidTable(list("abc"), [[0, 1], [0, 0], [1, 1]], (2, 2))
@@ -569,6 +588,19 @@ def test_evaluation_does_not_depend_on_how_users_are_batched(trained, monkeypatc
     parts = Evaluator(table, sequences, "test", 20, "cpu")(retriever.weights, LEARNS.shape, 10)
     assert parts.count == whole.count == 120
     assert parts.sums == pytest.approx(whole.sums)
+
+
+def test_runs_judged_together_get_the_figures_they_get_alone():
+    sequences = walks(users=25)
+    judges = [Evaluator(shop(seed=seed), sequences, "valid", 20, "cpu") for seed in (4, 5)]
+    runs = [peaked(new_weights(SMALL, 25, seed)) for seed in range(2)]
+    stacked = {name: torch.cat([weights[name] for weights in runs]) for name in runs[0]}
+    together = judged_together(judges, stacked, SMALL, 10)
+    for judge, weights, tally in zip(judges, runs, together, strict=True):
+        alone = judge(weights, SMALL, 10)
+        assert tally.count == alone.count == 25
+        assert tally.sums == pytest.approx(alone.sums)
+    assert together[0].sums != together[1].sums
 
 
 @pytest.mark.gpu

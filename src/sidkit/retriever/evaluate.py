@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,11 @@ from ..sequences import Sequences
 from ..sids import SidTable
 from ..trie import Trie
 from .data import Split, Vocabulary, examples
-from .decode import Beams, DeviceTrie, beam_search, free_search
+from .decode import Beams, DeviceTrie, stacked_search
 from .metrics import Judge, Tally
 from .model import Shape, Weights
 
-__all__ = ["Evaluator"]
+__all__ = ["Evaluator", "judged_together"]
 
 Tensor = Any
 CANDIDATES = 1 << 16  # beams decoded at once
@@ -31,46 +31,61 @@ class Evaluator:
     def __init__(
         self, table: SidTable, sequences: Sequences, split: Split, history: int, device: Any, trie: Trie | None = None
     ) -> None:
-        self.examples = examples(sequences, split, history)
-        self.by_length = np.argsort(self.examples.length, kind="stable")
-        self.trie, vocabulary = trie or Trie.of(table), Vocabulary(table.sizes)
-        self.device_trie = DeviceTrie(self.trie, vocabulary, device)
+        found = examples(sequences, split, history)
+        self.by_length = np.argsort(found.length, kind="stable")
+        self.longest = found.length[self.by_length]  # up to each of them
+        self.trie, self.vocabulary = trie or Trie.of(table), Vocabulary(table.sizes)
         self.judge = Judge(self.trie, len(table), device)
-        self.tokens = torch.as_tensor(vocabulary.tokens(table.codes), device=device)
+        self.tokens = torch.as_tensor(self.vocabulary.tokens(table.codes), device=device)
         self.items = torch.as_tensor(sequences.rows, device=device)
-        self.device = device
+        self.position = torch.as_tensor(found.position[self.by_length], device=device)
+        self.length = torch.as_tensor(self.longest, device=device)
 
     def __len__(self) -> int:
-        return len(self.examples)
-
-    def ranked(
-        self, weights: Weights, shape: Shape, beams: int, constrained: bool = True
-    ) -> Iterator[tuple[NDArray[Any], Beams]]:
-        """Which examples, and their best SIDs, some at a time."""
-        search = beam_search if constrained else free_search
-        for start in range(0, len(self), max(1, CANDIDATES // beams)):
-            some = self.by_length[start : start + max(1, CANDIDATES // beams)]
-            yield some, search(weights, shape, self.device_trie, self._histories(some), beams)
+        return len(self.by_length)
 
     def __call__(
         self, weights: Weights, shape: Shape, beams: int, constrained: bool = True, progress: Progress | None = None
     ) -> Tally:
         """All figures, as sums over the users."""
-        progress = progress or Silent()
-        found: list[Tensor] = []
-        for some, beams_of in self.ranked(weights, shape, beams, constrained):
-            found.append(F.pad(beams_of.leaf, (0, beams - beams_of.leaf.shape[1]), value=-1))
-            progress.advance(len(some))
-        leaf = torch.cat(found)
-        target = self.items[torch.as_tensor(self.examples.position[self.by_length], device=self.device)]
-        sums = self.judge.sums(leaf, target) | {"valid_share": (leaf >= 0).double().mean(1).sum()}
-        values = torch.stack(list(sums.values())).tolist()  # one trip from the device
-        return Tally(dict(zip(sums, values, strict=True)), len(self))
+        return judged_together([self], weights, shape, beams, constrained, progress)[0]
 
-    def _histories(self, some: NDArray[Any]) -> Tensor:
-        """(n, W) tokens, padded on the left."""
-        position = torch.as_tensor(self.examples.position[some], device=self.device)[:, None]
-        length = torch.as_tensor(self.examples.length[some], device=self.device)[:, None]
-        back = torch.arange(int(self.examples.length[some].max()), 0, -1, device=self.device)
-        tokens = self.tokens[self.items[(position - back).clamp(min=0)]]  # (n, items, L)
-        return torch.where((back <= length)[..., None], tokens, 0).flatten(1)
+    def sums(self, leaf: Tensor) -> dict[str, Tensor]:
+        """leaf: (n, beams) of the users sorted by length."""
+        return self.judge.sums(leaf, self.items[self.position]) | {"valid_share": (leaf >= 0).double().mean(1).sum()}
+
+    def histories(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Of some users, sorted by length: the items (n, longest), padded on the left, and which places hold one."""
+        back = torch.arange(int(self.longest[stop - 1]), 0, -1, device=self.items.device)
+        items = self.items[(self.position[start:stop, None] - back).clamp(min=0)]
+        return items, back <= self.length[start:stop, None]
+
+
+def ranked(
+    judges: Sequence[Evaluator], weights: Weights, shape: Shape, beams: int, constrained: bool
+) -> Iterator[tuple[NDArray[Any], Beams]]:
+    """Which examples, and their best SIDs by every run, some examples at a time."""
+    one, device = judges[0], judges[0].items.device
+    trie = DeviceTrie([judge.trie for judge in judges], one.vocabulary, device)
+    shared = min(len(judge.tokens) for judge in judges)
+    table = torch.stack([judge.tokens[:shared] for judge in judges])  # (R, items, L)
+    at_once = max(1, CANDIDATES // (beams * len(judges)))
+    for start in range(0, len(one), at_once):
+        stop = min(start + at_once, len(one))
+        items, there = one.histories(start, stop)
+        tokens = torch.where(there[..., None], table[:, items], 0).flatten(2)
+        yield one.by_length[start:stop], stacked_search(weights, shape, trie, tokens, beams, constrained)
+
+
+def judged_together(
+    judges: Sequence[Evaluator], weights: Weights, shape: Shape, beams: int,
+    constrained: bool = True, progress: Progress | None = None,
+) -> list[Tally]:  # fmt: skip
+    """All figures of runs with stacked weights, as sums over the users; the judges differ in their tables alone."""
+    progress, found = progress or Silent(), list[Tensor]()
+    for some, best in ranked(judges, weights, shape, beams, constrained):
+        found.append(F.pad(best.leaf, (0, beams - best.leaf.shape[2]), value=-1))
+        progress.advance(len(some))
+    sums = [judge.sums(leaf) for judge, leaf in zip(judges, torch.cat(found, 1), strict=True)]
+    values = torch.stack([torch.stack(list(each.values())) for each in sums]).tolist()  # one trip from the device
+    return [Tally(dict(zip(sums[0], each, strict=True)), len(judges[0])) for each in values]

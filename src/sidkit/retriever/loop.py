@@ -18,7 +18,7 @@ from ..progress import Progress, Silent
 from ..sequences import Sequences
 from ..sids import SidTable
 from .data import Split, Vocabulary, examples, require_known
-from .evaluate import Evaluator
+from .evaluate import Evaluator, judged_together
 from .metrics import Tally
 from .model import Weights, new_weights
 from .network import in_dtype
@@ -107,9 +107,12 @@ def train_stack(
         for steps in stack.epoch([one.job.seed for one in state], [one.epoch for one in state]):
             progress.advance(steps * stack.layout.slots * len(running))
         losses, speed = stack.losses(), n * len(running) / (time.monotonic() - began)
-        for run, outcome in running.items():
+        weights = {name: value.detach()[list(running)] for name, value in stack.copies.items()}
+        together = [judges[run] for run in running]
+        tallies = judged_together(together, weights, plan.shape, plan.beams, plan.constrained)
+        for (run, outcome), tally in zip(running.items(), tallies, strict=True):
             outcome.epoch += 1
-            figures = judges[run](stack.run_weights(run), plan.shape, plan.beams, plan.constrained).means()
+            figures = tally.means()
             outcome.consider(figures[CHOSEN_BY], partial(stack.kept, run))
             outcome.log.append({"epoch": outcome.epoch, "loss": losses[run], "samples_per_s": speed} | figures)
             progress.note(_words(outcome, plan))
