@@ -12,6 +12,7 @@ everything else in float32. Equal to transformers' T5 within rounding (tests/tes
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,18 @@ import torch.nn.functional as F
 
 from .model import Shape, Weights
 
-__all__ = ["Batch", "Parts", "cross_keys", "decoder_bias", "encode", "encoder_bias", "in_dtype", "loss", "norm"]
+__all__ = [
+    "Batch",
+    "Parts",
+    "cross_keys",
+    "decoder_bias",
+    "encode",
+    "encoder_bias",
+    "fused_fits",
+    "in_dtype",
+    "loss",
+    "norm",
+]
 
 Tensor = Any
 EPSILON = 1e-6
@@ -63,16 +75,14 @@ def bucket(distance: Tensor, both_ways: bool, buckets: int, farthest: int = 128)
     return found + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
 
 
-def encoder_bias(weights: Weights, width: int) -> Tensor:
-    """(R, heads, W, W)"""
-    table = weights["encoder.bias"]
+def encoder_bias(table: Tensor, width: int) -> Tensor:
+    """(R, heads, W, W) of a table (R, buckets, heads)."""
     place = torch.arange(width, device=table.device)
     return _by_bucket(table, bucket(place - place[:, None], True, table.shape[1]))
 
 
-def decoder_bias(weights: Weights, width: int, levels: int) -> Tensor:
+def decoder_bias(table: Tensor, width: int, levels: int) -> Tensor:
     """(R, heads, D, D) for SIDs one after the other, what comes later in a SID being forbidden."""
-    table = weights["decoder.bias"]
     level = torch.arange(width, device=table.device) % levels
     distance = level - level[:, None]
     return _by_bucket(table, bucket(distance, False, table.shape[1])).masked_fill(distance > 0, FORBIDDEN)
@@ -138,8 +148,14 @@ def embed(table: Tensor, tokens: Tensor, dropout: float) -> Tensor:
 
 def logits(x: Tensor, final: Tensor, shared: Tensor, dtype: Any, dropout: float = 0.0) -> Tensor:
     """(R, n, V) in float32, of decoder outputs (R, n, d); T5 scales them by d^-1/2 where embeddings are tied."""
-    x = F.dropout(norm(x, final), dropout) * x.shape[-1] ** -0.5
-    return (x.to(dtype) @ shared.to(dtype).transpose(1, 2)).float()
+    x, words = F.dropout(norm(x, final), dropout) * x.shape[-1] ** -0.5, shared.shape[1]
+    table = F.pad(shared, (0, 0, 0, -words % 8)).to(dtype)  # matrix units want aligned rows
+    return (x.to(dtype) @ table.transpose(1, 2))[..., :words].float()
+
+
+def finish(x: Tensor, scale: Tensor, dtype: Any, dropout: float) -> Tensor:
+    """The encoder's last step: norm and dropout, in the dtype of matrix products."""
+    return F.dropout(norm(x, scale), dropout).to(dtype)
 
 
 def head(
@@ -152,19 +168,36 @@ def head(
     return (each * weight).sum(1) / weight.sum(1).clamp(min=1)
 
 
+def fused_fits(shape: Shape, dtype: Any, device: Any, tokens: int) -> bool:
+    """Whether the kernels of fused.py serve a model: on a GPU, of common widths, with rows of few tokens."""
+    return (
+        torch.device(device).type == "cuda"
+        and dtype == torch.bfloat16
+        and shape.d_model in (64, 128, 256)
+        and shape.d_kv in (16, 32, 64, 128)
+        and shape.inner % 64 == shape.d_ff % 64 == 0
+        and tokens <= 128
+        and find_spec("triton") is not None
+    )
+
+
 class Parts(NamedTuple):
-    """The pieces of the forward pass, as they stand or compiled."""
+    """The pieces of the forward pass: as they stand, compiled, or the layers by kernels."""
 
     embed: Any = embed
+    encoder_bias: Any = encoder_bias
     encoder_layer: Any = encoder_layer
+    finish: Any = finish
+    decoder_bias: Any = decoder_bias
     decoder_layer: Any = decoder_layer
     head: Any = head
 
     @classmethod
-    def compiled(cls) -> Parts:
-        """Each compiled for the one shape it will meet; what was compiled for earlier shapes is forgotten."""
+    def compiled(cls, **parts: Any) -> Parts:
+        """Each compiled for the one shape it will meet, but for those given; what was compiled before is forgotten."""
         torch.compiler.reset()  # torch gives up on a function after a handful of shapes
-        return cls(*(torch.compile(part, dynamic=False, fullgraph=True) for part in cls()))
+        own = {name: part for name, part in cls()._asdict().items() if name not in parts}
+        return cls(**parts, **{name: torch.compile(part, dynamic=False, fullgraph=True) for name, part in own.items()})
 
 
 EAGER = Parts()
@@ -175,11 +208,11 @@ def encode(
 ) -> Tensor:
     """(R, rows * W, d) in the dtype of matrix products."""
     x = run.embed(weights["shared"], tokens, dropout)
-    bias = encoder_bias(weights, tokens.shape[2])
+    bias = run.encoder_bias(weights["encoder.bias"], tokens.shape[2])
     names = ("norm", "qkv", "o", "wi", "wo")
     for parts in zip(*(weights[f"encoder.{name}"].unbind(1) for name in names), strict=True):
         x = run.encoder_layer(x, *parts, bias, slot, owner, dropout)
-    return F.dropout(norm(x, weights["encoder.final"]), dropout).to(weights["encoder.o"].dtype)
+    return run.finish(x, weights["encoder.final"], weights["encoder.o"].dtype, dropout)
 
 
 def cross_keys(encoded: Tensor, kv: Tensor, heads: int, rows: Any) -> Tensor:
@@ -191,7 +224,7 @@ def loss(weights: Weights, shape: Shape, levels: int, batch: Batch, dropout: flo
     """(R,) the mean cross-entropy over the target tokens of each run."""
     encoded = encode(weights, batch.tokens, batch.slot, batch.owner, dropout, run)
     x = run.embed(weights["shared"], batch.before, dropout)
-    bias = decoder_bias(weights, batch.target.shape[2], levels)
+    bias = run.decoder_bias(weights["decoder.bias"], batch.target.shape[2], levels)
     own = ("decoder.norm", "decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo", "cross.kv")
     for *parts, kv in zip(*(weights[name].unbind(1) for name in own), strict=True):
         keys = cross_keys(encoded, kv, shape.heads, batch.tokens.shape[1:])

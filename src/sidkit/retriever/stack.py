@@ -19,7 +19,7 @@ from ..sequences import Sequences
 from .data import Examples, Vocabulary, examples
 from .layout import Layout
 from .model import Weights, one_run
-from .network import Batch, Parts, in_dtype, loss
+from .network import Batch, Parts, fused_fits, in_dtype, loss
 from .plan import Plan
 
 __all__ = ["Stack", "adam", "dtype_of"]
@@ -54,6 +54,25 @@ def adam(
             copy.copy_(w)
 
 
+def gather_examples(
+    order: Tensor, at: Tensor, slot: Tensor, item: Tensor, level: Tensor, mine: Tensor, within: Tensor,
+    position: Tensor, length: Tensor, items: Tensor, tokens: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The fields of a Batch: examples order[:, at], dealt into the layout's places."""
+    ids = order.index_select(1, at)[:, 0]  # (R, slots + 1)
+    runs = torch.arange(len(ids), device=ids.device)[:, None, None]
+    which = ids[:, slot]
+    used = torch.where(which >= 0, length[which], 0)
+    real = item < used
+    row = items[(position[which] - used + item).clamp(min=0)]
+    history = torch.where(real, tokens[runs, row, level], 0)
+    owner = torch.where(real, slot, -1)
+    which = ids[:, mine]
+    target = tokens[runs, items[position[which]], within]  # of empty places: any, weight 0
+    before = torch.where(within > 0, F.pad(target, (1, -1)), 0)
+    return history, slot, owner, target, before, mine, (which >= 0).float()
+
+
 @dataclass(eq=False)
 class Stack:
     """R runs over one dataset. tokens: (R, items, L) the SIDs of each run, as tokens."""
@@ -86,8 +105,21 @@ class Stack:
         self.total = torch.zeros(self.runs, dtype=torch.float64, device=device)
         self.weights: Weights = {}
         self._graph: Any = None
-        self._parts = Parts.compiled() if device.type == "cuda" else Parts()
-        self._adam = torch.compile(adam, dynamic=False) if device.type == "cuda" else adam
+        self.seeds = torch.zeros(self.runs, dtype=torch.long, device=device)
+        self._drop: Any = None
+        self._parts, self._adam, self._examples = Parts(), adam, gather_examples
+        if device.type == "cuda":
+            self._parts, self._adam = self._fastest(), torch.compile(adam, dynamic=False)
+            self._examples = torch.compile(gather_examples, dynamic=False)
+
+    def _fastest(self) -> Parts:
+        if not fused_fits(self.plan.shape, self.dtype, self.device, max(self.slot.shape[1], self.mine.shape[1])):
+            return Parts.compiled()
+        from . import fused
+
+        self._drop = fused.Dropout(self.plan.shape.dropout, self.seeds)
+        layers = fused.Layers(self._drop)
+        return Parts.compiled(encoder_layer=layers.encoder_layer, decoder_layer=layers.decoder_layer)
 
     def place(self, run: int, weights: Weights, codes: NDArray[Any], moments: Any = None, step: int = 0) -> None:
         """Put a run, fresh or resumed, into a place of the stack. weights: as of one run."""
@@ -116,6 +148,7 @@ class Stack:
     def epoch(self, seeds: Sequence[int], epochs: Sequence[int], every: int = 64) -> Iterator[int]:
         """One pass over all examples, each run in its own order; yields how many steps were taken."""
         torch.manual_seed(_mix(seeds[0], epochs[0]))  # dropout: a function of the first run's seed and epoch
+        self.seeds.copy_(torch.as_tensor(list(seeds)))
         orders = np.stack([self.layout.order(seed, epoch) for seed, epoch in zip(seeds, epochs, strict=True)])
         self.order.copy_(torch.as_tensor(orders))
         self.at.zero_()
@@ -142,21 +175,14 @@ class Stack:
 
     def batch(self) -> Batch:
         """The examples at hand."""
-        ids = self.order.index_select(1, self.at)[:, 0]  # (R, slots + 1)
-        runs = torch.arange(self.runs, device=ids.device)[:, None, None]
-        which = ids[:, self.slot]
-        length = torch.where(which >= 0, self.length[which], 0)
-        real = self.item < length
-        item = self.items[(self.position[which] - length + self.item).clamp(min=0)]
-        tokens = torch.where(real, self.tokens[runs, item, self.level], 0)
-        owner = torch.where(real, self.slot, -1)
-        which = ids[:, self.mine]
-        target = self.tokens[runs, self.items[self.position[which]], self.within]  # of empty places: any, weight 0
-        before = torch.where(self.within > 0, F.pad(target, (1, -1)), 0)
-        weight = (which >= 0).float()
-        return Batch(tokens, self.slot, owner, target, before, self.mine, weight)
+        return Batch(*self._examples(
+            self.order, self.at, self.slot, self.item, self.level, self.mine, self.within,
+            self.position, self.length, self.items, self.tokens,
+        ))  # fmt: skip
 
     def _step(self) -> None:
+        if self._drop is not None:
+            self._drop.begin(self.seeds, self.step)
         batch, levels = self.batch(), len(self.vocabulary.sizes)
         losses = loss(self.copies, self.plan.shape, levels, batch, self.plan.shape.dropout, self._parts)
         grads = torch.autograd.grad(losses.sum(), list(self.copies.values()))

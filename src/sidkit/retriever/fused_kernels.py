@@ -1,0 +1,194 @@
+"""T5's blocks as Triton kernels; fused.py calls them and says what they compute. x_ is a pointer, x what lies there."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .network import EPSILON
+
+__all__ = ["attend", "grad_attend", "grad_hidden", "grad_norm", "matmul_add", "norm_matmul"]
+
+FORBIDDEN = tl.constexpr(-1e9)
+EPS = tl.constexpr(EPSILON)
+
+
+@triton.jit
+def _kept(seed_, run, place, index, share):
+    """Which elements stay: the top of a 32-bit hash (that of MurmurHash3's end) of seed, place and index."""
+    key = index.to(tl.uint32) * 0x9E3779B1 + (tl.load(seed_ + run).to(tl.uint32) ^ (place.to(tl.uint32) * 0x85EBCA77))
+    key = (key ^ (key >> 16)) * 0x85EBCA6B
+    key = (key ^ (key >> 13)) * 0xC2B2AE35
+    return ((key ^ (key >> 16)) >> 8).to(tl.float32) * (1.0 / 16777216) >= share
+
+
+@triton.jit
+def norm_matmul(
+    x_, scale_, w_, y_, kept_, seed_, n, m, scale_run, w_run, place, share,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TURNS: tl.constexpr,
+    RELU: tl.constexpr, DROP: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    run, row, d = tl.program_id(2).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
+    at = (run * n + row)[:, None] * D + d
+    x = tl.load(x_ + at, mask=row[:, None] < n, other=0.0)
+    scale = tl.load(scale_ + run * scale_run + d)
+    normed = (x * tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None] * scale).to(w_.dtype.element_ty)
+    if KEEP:
+        tl.store(kept_ + at, normed, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
+    for turn in range(TURNS):
+        c = (tl.program_id(1) * TURNS + turn) * BN + tl.arange(0, BN)
+        w = tl.load(w_ + run * w_run + d[:, None] * m + c, mask=c[None, :] < m, other=0.0)
+        y = tl.dot(normed, w)
+        if RELU:
+            y = tl.maximum(y, 0.0)
+        if DROP:
+            y = tl.where(_kept(seed_, run, place, row[:, None] * m + c, share), y / (1 - share), 0.0)
+        inside = (row[:, None] < n) & (c[None, :] < m)
+        tl.store(y_ + (run * n + row)[:, None] * m + c, y.to(w_.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def matmul_add(
+    x_, h_, w_, y_, seed_, n, m, w_run, place, share,
+    D: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
+    total = tl.zeros((BM, D), tl.float32)
+    for start in range(0, m, BK):
+        k = start + tl.arange(0, BK)
+        h = tl.load(h_ + (run * n + row)[:, None] * m + k, mask=row[:, None] < n, other=0.0)
+        w = tl.load(w_ + run * w_run + k[:, None] * D + d)
+        total = tl.dot(h, w, total)
+    if DROP:
+        total = tl.where(_kept(seed_, run, place, row[:, None] * D + d, share), total / (1 - share), 0.0)
+    at, inside = (run * n + row)[:, None] * D + d, row[:, None] < n
+    tl.store(y_ + at, tl.load(x_ + at, mask=inside, other=0.0) + total, mask=inside)
+
+
+@triton.jit
+def grad_hidden(
+    dy_, w_, h_, dh_, kept_, seed_, n, m, w_run, place, share,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TURNS: tl.constexpr, RELU: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    """The gradient of matmul_add in h; through relu and dropout as well where h is their result."""
+    run, row, d = tl.program_id(2).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
+    at = (run * n + row)[:, None] * D + d
+    dy = tl.load(dy_ + at, mask=row[:, None] < n, other=0.0)
+    if DROP:
+        dy = tl.where(_kept(seed_, run, place, row[:, None] * D + d, share), dy / (1 - share), 0.0)
+    dropped = dy.to(w_.dtype.element_ty)
+    tl.store(kept_ + at, dropped, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
+    for turn in range(TURNS):
+        c = (tl.program_id(1) * TURNS + turn) * BN + tl.arange(0, BN)
+        w = tl.load(w_ + run * w_run + c[None, :] * D + d[:, None], mask=c[None, :] < m, other=0.0)
+        dh = tl.dot(dropped, w)
+        inside = (row[:, None] < n) & (c[None, :] < m)
+        place_of = (run * n + row)[:, None] * m + c
+        if RELU:
+            h = tl.load(h_ + place_of, mask=inside, other=0.0).to(tl.float32)
+            dh = tl.where(h > 0, dh / (1 - share), 0.0)
+        tl.store(dh_ + place_of, dh.to(w_.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def grad_norm(
+    x_, scale_, g_, w_, dy_, dx_, dscale_, n, m, scale_run, w_run,
+    D: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """dx = dy + the gradient of norm_matmul in x, where g is that of its result; dscale in parts, one per program."""
+    run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
+    total = tl.zeros((BM, D), tl.float32)
+    for start in range(0, m, BK):
+        k = start + tl.arange(0, BK)
+        g = tl.load(g_ + (run * n + row)[:, None] * m + k, mask=row[:, None] < n, other=0.0)
+        w = tl.load(w_ + run * w_run + d[None, :] * m + k[:, None])
+        total = tl.dot(g, w, total)
+    at, inside = (run * n + row)[:, None] * D + d, row[:, None] < n
+    x = tl.load(x_ + at, mask=inside, other=0.0)
+    root = tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None]
+    x = x * root
+    tl.store(dscale_ + (run * tl.num_programs(0) + tl.program_id(0)) * D + d, tl.sum(total * x, 0))
+    total = total * tl.load(scale_ + run * scale_run + d)
+    dx = root * (total - x * (tl.sum(total * x, 1) / D)[:, None])
+    tl.store(dx_ + at, tl.load(dy_ + at, mask=inside, other=0.0) + dx, mask=inside)
+
+
+@triton.jit
+def _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS: tl.constexpr):
+    """softmax(q k + bias) over the tokens that each may see: (AP, BP)."""
+    scores = tl.dot(q, tl.trans(k))
+    inside = (a[:, None] < A) & (b[None, :] < B)
+    if BIAS:
+        scores += tl.load(bias_ + a[:, None] * B + b, mask=inside, other=0.0)
+    mine = tl.load(mine_ + a, mask=a < A, other=-2)
+    owner = tl.load(owner_ + b, mask=b < B, other=-3)
+    scores = tl.where(mine[:, None] == owner[None, :], scores, FORBIDDEN)
+    scores = tl.where(b[None, :] < B, scores, -float("inf"))
+    scores = tl.exp(scores - tl.max(scores, 1)[:, None])
+    return scores / tl.sum(scores, 1)[:, None]
+
+
+@triton.jit
+def attend(
+    q_, k_, v_, bias_, mine_, owner_, out_, seed_, q_run, q_row, q_at, k_run, k_row, k_at, mine_run, owner_run,
+    rows, heads, A, B, place, share,
+    AP: tl.constexpr, BP: tl.constexpr, E: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    row, head, run = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    a, b, e = tl.arange(0, AP), tl.arange(0, BP), tl.arange(0, E)
+    of_q = run * q_run + row * q_row + head * E + a[:, None] * q_at + e
+    of_k = run * k_run + row * k_row + head * E + b[:, None] * k_at + e
+    q = tl.load(q_ + of_q, mask=a[:, None] < A, other=0.0)
+    k = tl.load(k_ + of_k, mask=b[:, None] < B, other=0.0)
+    v = tl.load(v_ + of_k, mask=b[:, None] < B, other=0.0)
+    bias_ += (run * heads + head) * A * B
+    mine_ += run * mine_run + row * A
+    owner_ += run * owner_run + row * B
+    chances = _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS)
+    if DROP:
+        index = ((row * heads + head) * A + a[:, None]) * B + b
+        chances = tl.where(_kept(seed_, run, place, index, share), chances / (1 - share), 0.0)
+    out = tl.dot(chances.to(v.dtype), v)
+    of_out = (((run * rows + row) * A + a[:, None]) * heads + head) * E + e
+    tl.store(out_ + of_out, out.to(v.dtype), mask=a[:, None] < A)
+
+
+@triton.jit
+def grad_attend(
+    q_, k_, v_, bias_, mine_, owner_, do_, dq_, dk_, dv_, dbias_, seed_,
+    q_run, q_row, q_at, k_run, k_row, k_at, mine_run, owner_run, rows, heads, A, B, place, share,
+    AP: tl.constexpr, BP: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    """The gradients of q, k and v, which have their layouts, and of bias, in parts: one per program."""
+    chunk, head, run = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    a, b, e = tl.arange(0, AP), tl.arange(0, BP), tl.arange(0, E)
+    dbias = tl.zeros((AP, BP), tl.float32)
+    bias_ += (run * heads + head) * A * B
+    for row in range(chunk * ROWS, min(chunk * ROWS + ROWS, rows)):
+        of_q = run * q_run + row * q_row + head * E + a[:, None] * q_at + e
+        of_k = run * k_run + row * k_row + head * E + b[:, None] * k_at + e
+        of_out = (((run * rows + row) * A + a[:, None]) * heads + head) * E + e
+        q = tl.load(q_ + of_q, mask=a[:, None] < A, other=0.0)
+        k = tl.load(k_ + of_k, mask=b[:, None] < B, other=0.0)
+        v = tl.load(v_ + of_k, mask=b[:, None] < B, other=0.0)
+        do = tl.load(do_ + of_out, mask=a[:, None] < A, other=0.0)
+        mine, owner = mine_ + run * mine_run + row * A, owner_ + run * owner_run + row * B
+        chances = _chances(q, k, bias_, mine, owner, a, b, A, B, BIAS)
+        dchances = tl.dot(do, tl.trans(v))
+        used = chances
+        if DROP:
+            index = ((row * heads + head) * A + a[:, None]) * B + b
+            kept = _kept(seed_, run, place, index, share)
+            used = tl.where(kept, chances / (1 - share), 0.0)
+            dchances = tl.where(kept, dchances / (1 - share), 0.0)
+        dv = tl.dot(tl.trans(used.to(v.dtype)), do)
+        tl.store(dv_ + of_k, dv.to(v.dtype), mask=b[:, None] < B)
+        dscores = chances * (dchances - tl.sum(chances * dchances, 1)[:, None])
+        dbias += dscores
+        dscores = dscores.to(v.dtype)
+        tl.store(dq_ + of_q, tl.dot(dscores, k).to(v.dtype), mask=a[:, None] < A)
+        tl.store(dk_ + of_k, tl.dot(tl.trans(dscores), q).to(v.dtype), mask=b[:, None] < B)
+    if BIAS:
+        part = ((run * heads + head) * tl.num_programs(0) + chunk) * A * B
+        tl.store(dbias_ + part + a[:, None] * B + b, dbias, mask=(a[:, None] < A) & (b[None, :] < B))

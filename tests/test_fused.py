@@ -1,0 +1,182 @@
+"""The retriever's kernels beside network.py's plain reading of the same blocks, gradients and dropout included.
+
+On a CUDA device in bfloat16 too; elsewhere through Triton's interpreter, in float32.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the retriever needs torch")
+
+ON_GPU = torch.cuda.is_available()
+OLD_NUMPY = tuple(int(part) for part in np.__version__.split(".")[:2]) < (2, 4)
+if not find_spec("triton") or not (ON_GPU or OLD_NUMPY):
+    reason = "Triton is not installed, or its interpreter does not know this numpy (needs < 2.4)"
+    pytest.skip(reason, allow_module_level=True)
+if not ON_GPU:
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+    pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Runtime", "Deprecation")]
+
+from sidkit.retriever import fused, network  # noqa: E402, the interpreter is chosen before Triton loads
+
+DEVICE = "cuda" if ON_GPU else "cpu"
+DTYPES = [torch.float32, torch.bfloat16] if ON_GPU else [torch.float32]
+R, ROWS, W, D, HEADS, E, WIDE = 2, 5, 20, 64, 4, 16, 192
+SHARE, PLACE = 0.25, 2
+
+
+def kept(seed, place, shape):
+    """(R, *shape): the hash of the kernels, in numpy, over the elements of each run."""
+    index = np.arange(np.prod(shape), dtype=np.uint32).reshape(1, *shape)
+    with np.errstate(over="ignore"):
+        start = seed.cpu().numpy().astype(np.uint32) ^ (np.uint32(place) * np.uint32(0x85EBCA77))
+        key = index * np.uint32(0x9E3779B1) + start.reshape(-1, *[1] * len(shape))
+        key = (key ^ (key >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+        key = (key ^ (key >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    top = ((key ^ (key >> np.uint32(16))) >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24)
+    return torch.as_tensor(top >= np.float32(SHARE), device=seed.device)
+
+
+def dropped(x, seed, place, shape):
+    keep = kept(seed, place, shape).reshape(x.shape) if SHARE else torch.ones_like(x, dtype=torch.bool)
+    return torch.where(keep, x / (1 - SHARE), torch.zeros_like(x))
+
+
+def feed_forward(x, scale, wi, wo, seed):
+    hidden = dropped(torch.relu(network.norm(x, scale).to(wi.dtype) @ wi).float(), seed, PLACE, (x.shape[1], WIDE))
+    return x + dropped((hidden.to(wo.dtype) @ wo).float(), seed, PLACE + 1, x.shape[1:])
+
+
+def attend(q, k, v, bias, mine, owner, seed):
+    """network.attend with the kernels' dropout."""
+    scores = (q.transpose(2, 3) @ k.permute(0, 1, 3, 4, 2)).float()
+    scores = scores if bias is None else scores + bias[:, None]
+    seen = (mine[..., :, None] == owner[..., None, :])[..., None, :, :]
+    chances = torch.softmax(scores.masked_fill(~seen, network.FORBIDDEN), -1)
+    chances = dropped(chances, seed, PLACE, chances.shape[1:])
+    return (chances.to(v.dtype) @ v.transpose(2, 3)).transpose(2, 3).flatten(3).flatten(1, 2)
+
+
+def self_block(x, scale, qkv, o, bias, mine, owner, seed):
+    parts = (network.norm(x, scale).to(qkv.dtype) @ qkv).unflatten(2, (3, HEADS, E)).unflatten(1, mine.shape)
+    mixed = attend(*parts.unbind(3), bias, mine, owner, seed)
+    return x + dropped((mixed @ o).float(), seed, PLACE + 1, x.shape[1:])
+
+
+def cross_block(x, scale, wq, o, keys, mine, owner, seed):
+    q = (network.norm(x, scale).to(wq.dtype) @ wq).unflatten(2, (HEADS, E)).unflatten(1, mine.shape)
+    mixed = attend(q, *keys.unbind(3), None, mine, owner, seed)
+    return x + dropped((mixed @ o).float(), seed, PLACE + 1, x.shape[1:])
+
+
+def draw(dtype):
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape, dtype=torch.float32, scale=1.0):
+        return (torch.randn(*shape, generator=generator) * scale).to(dtype).to(DEVICE).requires_grad_()
+
+    return random
+
+
+def same(ours, reference, inputs, tolerance):
+    """Results and gradients of the same random direction, by the length of their difference."""
+    g = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    pairs = [(ours, reference)]
+    grads = (torch.autograd.grad((out * g).sum(), inputs) for out in (ours, reference))
+    pairs += list(zip(*grads, strict=True))
+    for number, (a, b) in enumerate(pairs):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        a, b = a.detach().double(), b.detach().double()
+        assert float((a - b).norm() / b.norm().clamp(min=1e-9)) < tolerance, number
+
+
+@pytest.fixture(params=[0.0, 0.25], ids=["all kept", "dropout"])
+def share(request, monkeypatch):
+    monkeypatch.setitem(globals(), "SHARE", request.param)
+    return request.param
+
+
+@pytest.fixture(params=DTYPES, ids=str)
+def setting(request):
+    dtype = request.param
+    seed = torch.tensor([7, 123456789], dtype=torch.int32, device=DEVICE)
+    slot = torch.arange(W, device=DEVICE).div(7, rounding_mode="floor").repeat(ROWS, 1)
+    slot = slot + 3 * torch.arange(ROWS, device=DEVICE)[:, None]
+    owner = slot.repeat(R, 1, 1).masked_fill(torch.arange(W, device=DEVICE) % 7 == 6, -1)  # padding in every slot
+    return dtype, seed, slot, owner, 2e-5 if dtype == torch.float32 and not ON_GPU else 2e-2
+
+
+def test_feed_forward(share, setting):
+    dtype, seed, _, _, tolerance = setting
+    random = draw(dtype)
+    inputs = (
+        random(R, ROWS * W, D), random(R, D),
+        random(R, D, WIDE, dtype=dtype, scale=0.1), random(R, WIDE, D, dtype=dtype, scale=0.1),
+    )  # fmt: skip
+    ours = fused.feed_forward(*inputs, fused.Dropout(share, seed))
+    same(ours, feed_forward(*inputs, seed), inputs, tolerance)
+
+
+def test_self_block(share, setting):
+    dtype, seed, slot, owner, tolerance = setting
+    random = draw(dtype)
+    inputs = (
+        random(R, ROWS * W, D), random(R, D), random(R, D, 3 * HEADS * E, dtype=dtype, scale=0.1),
+        random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, HEADS, W, W),
+    )  # fmt: skip
+    ours = fused.self_block(*inputs, slot, owner, fused.Dropout(share, seed))
+    same(ours, self_block(*inputs, slot, owner, seed), inputs, tolerance)
+
+
+def test_cross_block(share, setting):
+    dtype, seed, slot, owner, tolerance = setting
+    random, mine = draw(dtype), slot[:, 3:12].contiguous()
+    inputs = (
+        random(R, ROWS * 9, D), random(R, D), random(R, D, HEADS * E, dtype=dtype, scale=0.1),
+        random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, ROWS, W, 2, HEADS, E, dtype=dtype),
+    )  # fmt: skip
+    ours = fused.cross_block(*inputs, mine, owner, fused.Dropout(share, seed))
+    same(ours, cross_block(*inputs, mine, owner, seed), inputs, tolerance)
+
+
+def test_a_share_of_the_elements_is_dropped_and_every_place_and_run_drops_others():
+    seed = torch.tensor([1, 2], dtype=torch.int32)
+    masks = [kept(seed, place, (300, 400)) for place in (2, 3)]
+    for mask in masks:
+        assert (mask.float().mean((1, 2)) - 0.75).abs().max() < 0.005
+    for one, other in ((masks[0][0], masks[0][1]), (masks[0][0], masks[1][0])):
+        both = (one & other).float().mean()
+        assert abs(float(both) - 0.75**2) < 0.006
+
+
+@pytest.mark.skipif(ON_GPU, reason="float32 on a CPU; the GPU's own test is in test_retriever.py")
+def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
+    from sidkit.retriever.model import Shape, new_weights
+    from sidkit.retriever.plan import Plan
+    from sidkit.retriever.stack import Stack, Vocabulary
+    from sidkit.sequences import Sequences
+
+    plan = Plan(Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16), batch=16, history=6, precision="float32")
+    rng = np.random.default_rng(0)
+    stack = Stack(
+        Sequences.of([rng.integers(30, size=9).tolist() for _ in range(12)]), Vocabulary((5, 6)), plan, R, "cpu"
+    )
+    codes = np.stack([np.arange(30) // 6, np.arange(30) % 6], 1)
+    for run in range(R):
+        stack.place(run, new_weights(plan.shape, len(stack.vocabulary), run), codes)
+    list(stack.epoch([3, 4], [0, 0]))
+    stack.at.zero_()
+    batch, weights = stack.batch(), list(stack.copies.values())
+    layers = fused.Layers(fused.Dropout(0.0, torch.zeros(R, dtype=torch.int32)))
+    kernels = network.Parts(encoder_layer=layers.encoder_layer, decoder_layer=layers.decoder_layer)
+    found = []
+    for parts in (kernels, network.Parts()):
+        losses = network.loss(stack.copies, plan.shape, 2, batch, 0.0, parts)
+        found.append([losses.detach(), *torch.autograd.grad(losses.sum(), weights)])
+    for ours, plain in zip(*found, strict=True):
+        assert float((ours - plain).norm() / plain.norm()) < 1e-4
