@@ -12,6 +12,7 @@ equal what transformers' `generate` gives (tests/test_retriever.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,19 @@ import torch
 from ..trie import Trie
 from .data import Vocabulary
 from .model import Shape, Weights
-from .network import FORBIDDEN, cross_keys, decoder_bias, embed, encode, feed_forward, logits, norm
+from .network import FORBIDDEN, cross_keys, decoder_bias, embed, encode, feed_forward, fused_fits, logits, norm
 
-__all__ = ["Beams", "Decoder", "DeviceTrie", "beam_search", "free_search", "stacked_search"]
+__all__ = [
+    "PLAIN",
+    "Beams",
+    "Blocks",
+    "Decoder",
+    "DeviceTrie",
+    "beam_search",
+    "blocks_for",
+    "free_search",
+    "stacked_search",
+]
 
 Tensor = Any
 
@@ -63,9 +74,13 @@ class DeviceTrie:
 
     def candidates(self, node: Tensor, level: int) -> tuple[Tensor, Tensor]:
         """The children of nodes (...) of the level above: their numbers (..., widest), and which of them exist."""
-        begin, stop = self.children[level][node], self.children[level][node + 1]
+        begin, stop = self.bounds(node, level)
         child = begin[..., None] + torch.arange(self.widest[level], device=node.device)
         return child.clamp(max=len(self.codes[level]) - 1), child < stop[..., None]
+
+    def bounds(self, node: Tensor, level: int) -> tuple[Tensor, Tensor]:
+        """The first of those children, and the first node behind them."""
+        return self.children[level][node], self.children[level][node + 1]
 
     def step(self, node: Tensor, code: Tensor, level: int) -> Tensor:
         """The child with this code, or -1: of no such child, of a code outside the level, of node -1."""
@@ -83,74 +98,114 @@ class DeviceTrie:
         return torch.where(node < 0, -1, node - self.leaves[:, None, None])
 
 
+def read(weights: Weights, shape: Shape, tokens: Tensor) -> list[Any]:
+    """tokens: (R, n, W) -> for every layer the keys (R, n, H, h, W) and values (R, n, H, W, h) of what was encoded, and
+    what to add where tokens are padding (R, n, 1, 1, W)."""
+    encoded = encode(weights, tokens, torch.zeros_like(tokens[0]), (tokens != 0).long() - 1)
+    hidden = torch.where(tokens != 0, 0.0, FORBIDDEN)[:, :, None, None]
+    both = (cross_keys(encoded, kv, shape.heads, tokens.shape[1:]).unbind(3) for kv in weights["cross.kv"].unbind(1))
+    return [(k.permute(0, 1, 3, 4, 2).contiguous(), v.transpose(2, 3).contiguous(), hidden) for k, v in both]
+
+
+def self_block(
+    x: Tensor, scale: Tensor, qkv: Tensor, o: Tensor, bias: Tensor, past: list[Tensor], origin: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """x: (R, N, d), bias: (R, H, levels, levels), for each token before this one keys and values (R, N then, 2, H, h)
+    and (R, N) in which of those rows a beam began -> x with what it attends to, this token's keys and values."""
+    q, k, v = (norm(x, scale).to(qkv.dtype) @ qkv).unflatten(2, (3, bias.shape[1], -1)).unbind(2)
+    own = torch.stack([k, v], 2)
+    before = [
+        torch.gather(rows, 1, at[..., None, None, None].expand(-1, -1, *rows.shape[2:]))
+        for rows, at in zip(past, origin, strict=True)
+    ]
+    k, v = torch.stack([*before, own], 2).unbind(3)  # (R, N, t, H, h)
+    bias = bias[:, :, len(past), : len(past) + 1].transpose(1, 2)[:, None]
+    # as sums of products: with a handful of tokens, a matrix product for each beam and head is far slower
+    scores = (q[:, :, None].float() * k).sum(-1) + bias  # (R, N, t, H)
+    mixed = (torch.softmax(scores, 2)[..., None].to(q.dtype) * v).sum(2)
+    return x + (mixed.flatten(2) @ o).float(), own
+
+
+def cross_block(x: Tensor, scale: Tensor, q: Tensor, o: Tensor, memory: Any) -> Tensor:
+    """x: (R, N, d), memory: of one layer, as `read` gives it -> x with what it attends to in the history."""
+    keys, values, hidden = memory
+    n, heads = keys.shape[1:3]
+    q = (norm(x, scale).to(q.dtype) @ q).unflatten(2, (heads, -1)).unflatten(1, (n, -1))
+    scores = (q.transpose(2, 3) @ keys).float() + hidden  # (R, n, H, k, W)
+    mixed = (torch.softmax(scores, -1).to(q.dtype) @ values).transpose(2, 3)
+    return x + (mixed.flatten(3).flatten(1, 2) @ o).float()
+
+
+def score(x: Tensor, final: Tensor, shared: Tensor, first: int, size: int) -> tuple[Tensor, Tensor]:
+    """The logits (R, N, size) of tokens from first on, and the logarithm (R, N) of the sum of all tokens' exp."""
+    scores = logits(x, final, shared, shared.dtype)
+    return scores[..., first : first + size], scores.logsumexp(-1)
+
+
+def totals(base: Tensor, chances: Tensor, begin: Tensor, stop: Tensor, codes: Tensor, widest: int) -> Tensor:
+    """base: (R, n, k) to add, chances: (R, n, k, size) by code, the nodes from begin to stop (R, n, k) of a level and
+    the codes (nodes,) of all its nodes -> (R, n, k, widest) the score of each candidate, -inf where there is none."""
+    child = begin[..., None] + torch.arange(widest, device=base.device)
+    code = codes[child.clamp(max=len(codes) - 1)]
+    return (base[..., None] + torch.gather(chances, 3, code)).masked_fill(child >= stop[..., None], -torch.inf)
+
+
+class Blocks(NamedTuple):
+    """What a search is made of: in plain torch, or as Triton kernels."""
+
+    read: Any = read
+    self_block: Any = self_block
+    cross_block: Any = cross_block
+    feed_forward: Any = partial(feed_forward, dropout=0.0)
+    score: Any = score
+    totals: Any = totals
+
+
+PLAIN = Blocks()
+
+
+def blocks_for(weights: Weights, shape: Shape, levels: int, users: int, width: int, beams: int) -> Blocks:
+    """The fastest that serve so many users with histories of so many tokens."""
+    matrix = weights["decoder.o"]
+    known = levels <= 4 and 3 * shape.inner * users * width < 1 << 31
+    if known and fused_fits(shape, matrix.dtype, matrix.device, max(width, beams)):
+        from .fused_decode import FUSED
+
+        return FUSED
+    return PLAIN
+
+
 class Decoder:
-    """The decoder, one token further at each call; keeps the keys and values of the tokens so far.
+    """The decoder, one token further at each call; keeps the keys and values of the tokens so far."""
 
-    past[i]   of layer i, for every token so far, keys and values (R, N then, 2, H, h)
-    origin    for every token so far, (R, N now) in which row of it a beam began
-    """
-
-    def __init__(self, weights: Weights, shape: Shape, tokens: Tensor, levels: int) -> None:
+    def __init__(self, weights: Weights, shape: Shape, tokens: Tensor, levels: int, blocks: Blocks) -> None:
         """tokens: (R, n, W), 0 being padding."""
-        self.weights, self.shape, self.users = weights, shape, tokens.shape[1]
-        self.past: list[list[Tensor]] = [[] for _ in range(shape.layers)]
+        self.weights, self.blocks, self.users = weights, blocks, tokens.shape[1]
+        self.memory = blocks.read(weights, shape, tokens)
+        self.bias = decoder_bias(weights["decoder.bias"], levels, levels).contiguous()
+        self.shared = weights["shared"].to(weights["decoder.o"].dtype)
+        self.past: list[list[Tensor]] = [[] for _ in range(shape.layers)]  # by layer and token, as self_block takes it
         self.origin: list[Tensor] = []
-        self.bias = decoder_bias(weights, levels, levels).contiguous()  # (R, H, levels, levels)
-        self._read(tokens)
 
     def __call__(self, token: Tensor, parent: Tensor | None, first: int, size: int) -> tuple[Tensor, Tensor]:
-        """token: (R, n, k) the last of each beam, parent: (R, n, k) the beam it continues ->
-
-        the logits (R, n, k, size) of tokens from first on, and the logarithm (R, n, k) of the sum of all tokens' exp.
-        """
+        """token: (R, n, k) the last of each beam, parent: (R, n, k) the beam it continues -> the logits
+        (R, n, k, size) of tokens from first on, and the logarithm (R, n, k) of the sum of all tokens' exp."""
         if parent is not None:
             before = self.past[0][-1].shape[1] // self.users  # beams of a user then
             row = (parent + torch.arange(self.users, device=parent.device)[:, None] * before).flatten(1)
             self.origin = [torch.gather(origin, 1, row) for origin in self.origin] + [row]
-        x = embed(self.weights["shared"], token, 0.0)
-        for layer in range(self.shape.layers):
-            x = self._layer(x, layer)
-        chances, whole = self._score(x, first, size)
+        w, run = self.weights, self.blocks
+        x = embed(w["shared"], token, 0.0)
+        own = ("decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo")
+        for i, past in enumerate(self.past):
+            qkv, o, cross_q, cross_o, wi, wo = (w[name][:, i] for name in own)
+            norms = w["decoder.norm"][:, i].unbind(1)
+            x, kept = run.self_block(x, norms[0], qkv, o, self.bias, past, self.origin)
+            past.append(kept)
+            x = run.cross_block(x, norms[1], cross_q, cross_o, self.memory[i])
+            x = run.feed_forward(x, norms[2], wi, wo)
+        chances, whole = run.score(x, w["decoder.final"], self.shared, first, size)
         return chances.view(*token.shape, size), whole.view(token.shape)
-
-    def _read(self, tokens: Tensor) -> None:
-        """Encodes the histories; keeps every layer's keys (R, n, H, h, W) and values (R, n, H, W, h) of them."""
-        w, heads = self.weights, self.shape.heads
-        encoded = encode(w, tokens, torch.zeros_like(tokens[0]), (tokens != 0).long() - 1)
-        both = (cross_keys(encoded, kv, heads, tokens.shape[1:]).unbind(3) for kv in w["cross.kv"].unbind(1))
-        self.keys = [(k.permute(0, 1, 3, 4, 2).contiguous(), v.transpose(2, 3).contiguous()) for k, v in both]
-        self.hidden = torch.where(tokens != 0, 0.0, FORBIDDEN)[:, :, None, None]  # (R, n, 1, 1, W)
-
-    def _layer(self, x: Tensor, i: int) -> Tensor:
-        """x: (R, N, d) -> the same."""
-        w, norms = self.weights, self.weights["decoder.norm"][:, i]
-        q, *own = self._heads(norm(x, norms[:, 0]), w["decoder.qkv"][:, i], 3).unbind(2)
-        seen = [
-            torch.gather(past, 1, origin[..., None, None, None].expand(-1, -1, *past.shape[2:]))
-            for past, origin in zip(self.past[i], self.origin, strict=True)
-        ]
-        seen.append(torch.stack(own, 2))
-        self.past[i].append(seen[-1])
-        k, v = torch.stack(seen, 2).unbind(3)  # (R, N, t, H, h)
-        bias = self.bias[:, :, len(seen) - 1, : len(seen)].transpose(1, 2)[:, None]
-        # as sums of products: with a handful of tokens, a matrix product for each beam and head is far slower
-        scores = (q[:, :, None].float() * k).sum(-1) + bias  # (R, N, t, H)
-        mixed = (torch.softmax(scores, 2)[..., None].to(q.dtype) * v).sum(2)
-        x = x + (mixed.flatten(2) @ w["decoder.o"][:, i]).float()
-        q = self._heads(norm(x, norms[:, 1]), w["cross.q"][:, i], 1).unflatten(1, (self.users, -1))[:, :, :, 0]
-        keys, values = self.keys[i]
-        scores = (q.transpose(2, 3) @ keys).float() + self.hidden  # (R, n, H, k, W)
-        mixed = (torch.softmax(scores, -1).to(q.dtype) @ values).transpose(2, 3)
-        x = x + (mixed.flatten(3).flatten(1, 2) @ w["cross.o"][:, i]).float()
-        return feed_forward(x, norms[:, 2], w["decoder.wi"][:, i], w["decoder.wo"][:, i], 0.0)
-
-    def _heads(self, x: Tensor, matrix: Tensor, parts: int) -> Tensor:
-        return (x.to(matrix.dtype) @ matrix).unflatten(2, (parts, self.shape.heads, self.shape.d_kv))
-
-    def _score(self, x: Tensor, first: int, size: int) -> tuple[Tensor, Tensor]:
-        w = self.weights
-        scores = logits(x, w["decoder.final"], w["shared"], w["decoder.o"].dtype)
-        return scores[..., first : first + size], scores.logsumexp(-1)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -158,7 +213,8 @@ def stacked_search(
     weights: Weights, shape: Shape, trie: DeviceTrie, tokens: Tensor, beams: int, constrained: bool = True
 ) -> Beams:
     """The best SIDs of every run for its users' histories (R, n, W) of tokens, 0 being padding."""
-    decoder = Decoder(weights, shape, tokens, trie.levels)
+    blocks = blocks_for(weights, shape, trie.levels, tokens.shape[1], tokens.shape[2], beams)
+    decoder = Decoder(weights, shape, tokens, trie.levels, blocks)
     return (_constrained if constrained else _free)(decoder, trie, beams)
 
 
@@ -179,12 +235,12 @@ def _constrained(decoder: Decoder, trie: DeviceTrie, beams: int) -> Beams:
     token, score = torch.zeros_like(node), torch.zeros_like(node, dtype=torch.float32)
     for level in range(trie.levels):
         chances, whole = decoder(token, parent, trie.first[level], trie.sizes[level])
-        child, real = trie.candidates(node, level)  # (R, n, k, widest)
-        total = (score - whole)[..., None] + torch.gather(chances, 3, trie.codes[level][child])
-        total = total.masked_fill(~real, -torch.inf).flatten(2)
+        codes, widest, (begin, stop) = trie.codes[level], trie.widest[level], trie.bounds(node, level)
+        total = decoder.blocks.totals(score - whole, chances, begin, stop, codes, widest).flatten(2)
         score, place = total.topk(min(beams, total.shape[2]))
-        node, parent = torch.gather(child.flatten(2), 2, place), place // child.shape[3]
-        token = trie.codes[level][node] + trie.first[level]
+        parent = place // widest
+        node = (torch.gather(begin, 2, parent) + place % widest).clamp(max=len(codes) - 1)  # of -inf: any
+        token = codes[node] + trie.first[level]
     return Beams(trie.own(torch.where(score == -torch.inf, -1, node)), score)
 
 

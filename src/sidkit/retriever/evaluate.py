@@ -15,14 +15,15 @@ from ..sequences import Sequences
 from ..sids import SidTable
 from ..trie import Trie
 from .data import Split, Vocabulary, examples
-from .decode import Beams, DeviceTrie, stacked_search
+from .decode import PLAIN, Beams, DeviceTrie, blocks_for, stacked_search
 from .metrics import Judge, Tally
 from .model import Shape, Weights
 
 __all__ = ["Evaluator", "judged_together"]
 
 Tensor = Any
-CANDIDATES = 1 << 16  # beams decoded at once
+CANDIDATES = 1 << 16  # beams decoded at once in plain torch; kernels need far less memory for each
+FUSED, USERS = 8, 8192  # so many times as many, of so many users at most
 
 
 class Evaluator:
@@ -69,7 +70,8 @@ def ranked(
     trie = DeviceTrie([judge.trie for judge in judges], one.vocabulary, device)
     shared = min(len(judge.tokens) for judge in judges)
     table = torch.stack([judge.tokens[:shared] for judge in judges])  # (R, items, L)
-    at_once = max(1, CANDIDATES // (beams * len(judges)))
+    fast = blocks_for(weights, shape, trie.levels, USERS, int(one.longest.max(initial=0)) * trie.levels, beams)
+    at_once = min(USERS, max(1, CANDIDATES * (1 if fast is PLAIN else FUSED) // (beams * len(judges))))
     for start in range(0, len(one), at_once):
         stop = min(start + at_once, len(one))
         items, there = one.histories(start, stop)
