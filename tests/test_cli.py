@@ -88,6 +88,21 @@ def test_encode_prints_to_a_stream_and_reads_from_one(made):
     assert lines == [f"q{i}\t{'-'.join(map(str, table.codes[i]))}" for i in range(3)]
 
 
+def test_encode_parts_items_that_share_a_sid(made, tmp_path):
+    told = sidkit("encode", made / "tok", made / "items.parquet", "-o", tmp_path / "parted.parquet", "--spread")
+    parted, table = (
+        SidTable.from_parquet(path / name) for path, name in ((tmp_path, "parted.parquet"), (made, "sids.parquet"))
+    )
+    room = np.unique(table.codes[:, :-1], axis=0, return_counts=True)[1]
+    assert "wrote 400 semantic IDs" in told
+    assert np.array_equal(parted.codes[:, :-1], table.codes[:, :-1])
+    assert len(np.unique(parted.codes, axis=0)) == np.minimum(room, 4).sum() > len(np.unique(table.codes, axis=0))
+    refused = sidkit(
+        "encode", made / "tok", made / "items.parquet", "-o", tmp_path / "x", "--spread", "--ray", "local", check=1
+    )
+    assert "--spread needs all items in one place" in refused
+
+
 def test_lookup_finds_items_sids_and_prefixes(made):
     table = SidTable.from_parquet(made / "sids.parquet")
     found = json.loads(sidkit("lookup", made / "sids.parquet", "item-7", "--items", made / "items.parquet", "--json"))

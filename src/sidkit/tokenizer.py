@@ -132,13 +132,22 @@ class FittedTokenizer:
         device: str = "auto",
         progress: Progress | None = None,
         checkpoint: str | Path | None = None,
+        spread: bool = False,
     ) -> NDArray[np.int32]:
         """Semantic IDs of embeddings: int32, (n, number of tokens).
 
         checkpoint, where given, is a folder that keeps what is encoded, a million rows at a time: a call that was
         killed and is made again does not repeat them.
+        spread deals the last tokens out so that these rows share as few SIDs as they can (`sidkit.spread`): for a whole
+        catalogue at once, since a row's last token then depends on the others.
         """
         report = progress or Silent()
+        if spread:
+            from .spread import require_spreadable
+            from .spread import spread as spread_out
+
+            require_spreadable(self)
+            return spread_out(self, X, self.encode(X, device, progress, checkpoint), report)
         if checkpoint is not None:
             from .windows import encode_in_windows
 

@@ -107,6 +107,10 @@ def encode(
         Path, typer.Option("--output", "-o", help="Parquet file; - prints id<tab>sid", show_default=False, parser=place)
     ],
     template: TemplateOption = "letters",
+    spread: Annotated[
+        bool,
+        typer.Option("--spread", help="Part items that share a SID: free codes of their last level, nearest first"),
+    ] = False,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -121,7 +125,8 @@ def encode(
     Give every embedding its semantic ID. Row order and ids are kept. An encoding that is stopped leaves what it had
     finished beside the output, as OUTPUT.unfinished; --resume goes on from there. With --ray the output is a folder,
     or an address such as s3://bucket/sids, with a file for every file of embeddings; those that are there already,
-    made by the same tokenizer from the same file, are kept.
+    made by the same tokenizer from the same file, are kept. With --spread items give way to each other in their last
+    token, so encode the whole catalogue at once.
     """
     from ..files import discard
     from ..sids import SidTable, template_named
@@ -134,6 +139,8 @@ def encode(
     if ray is not None:
         if to_stream:
             raise SpecError("with --ray the output is a folder or an address, not -")
+        if spread:
+            raise SpecError("--spread needs all items in one place; it does not go with --ray")
         with Terminal() as progress:
             ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             with rows_on_ray(embeddings, *ways, check=False) as rows:
@@ -143,7 +150,7 @@ def encode(
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
         unfinished = None if to_stream else fresh_unfinished(output, resume)
-        codes = fitted.encode(source, device=device, progress=progress, checkpoint=unfinished)
+        codes = fitted.encode(source, device=device, progress=progress, checkpoint=unfinished, spread=spread)
     table = SidTable(ids_of(source), codes, fitted.sizes)
     if unfinished is None:
         for item, sid in zip(table.ids.to_pylist(), table.strings(form).to_pylist(), strict=True):

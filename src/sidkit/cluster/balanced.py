@@ -47,6 +47,9 @@ class Priced:
     def assign(self, x: Array, codes: Array) -> Array:
         return self.points.assign(x, codes)
 
+    def costs(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        return self.points.costs(x)
+
     def chosen(self, x: Array, codes: Array) -> Array:
         return self.points.chosen(x, codes)
 

@@ -50,6 +50,12 @@ class Centroids:
         """The code of every row (paper, Eq. 13); exact ties go to the lowest index."""
         return engine_of(x).nearest(x, self.book(x))
 
+    def costs(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        """What `assign` finds the least of, up to a constant a row: (n, K), in float64."""
+        book = self.book(x)
+        costs: NDArray[np.float64] = -(x.astype(np.float64) @ book.exact.T + book.exact_offset)
+        return costs
+
     def chosen(self, x: Array, codes: Array) -> Array:
         return like(self.centroids, x)[codes[:, -1]]
 
