@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from tiger_codes import DATASETS, SIZES, TOKENIZERS
+from tiger_codes import BEYOND, DATASETS, SIZES, TOKENIZERS
 
 MAIN = ("prq-kmeans", "rq-kmeans", "rq-vae", "without-global", "without-soft", "without-projection")
 CONTROLS = ("random", "category")
@@ -59,7 +59,7 @@ def line_of(dataset: str, outcome, plan, device) -> dict:
     from sidkit.retriever.retriever import facts_of
 
     job, facts = outcome.job, facts_of(outcome, plan, device)
-    recipe, options = TOKENIZERS[job.name]
+    recipe, options = (TOKENIZERS | BEYOND)[job.name]
     facts["versions"]["transformers"] = transformers.__version__
     facts["plan"]["seed"] = job.seed
     return {

@@ -2,9 +2,10 @@
 
     python experiments/tiger_tables.py experiments/results/tiger.jsonl --into docs/results.md
 
-Runs that a time limit cut short (*.cut.jsonl beside the file) get a table of their own, and every cell of the run list
-that is still missing is named. Without --into the tables are printed. --figures FOLDER draws the validation curves of
-finished runs and, where k and beta were varied, the sensitivity figure.
+Tokenizers that the paper does not have are compared with PRQ-KMeans, in tables of their own; so are runs that a time
+limit cut short (*.cut.jsonl beside the file), and every cell of the run list that is still missing is named. Without
+--into the tables are printed. --figures FOLDER draws the validation curves of finished runs and, where k and beta were
+varied, the sensitivity figure.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
 from tiger import MAIN
-from tiger_codes import DATASETS, TOKENIZERS
+from tiger_codes import BEYOND, DATASETS, TOKENIZERS
 
-BASELINE, SEEDS = "rq-kmeans", (0, 1, 2)
+SEEDS = (0, 1, 2)
+PAPER = ("", "rq-kmeans", tuple(TOKENIZERS))  # what a table's heading says, its baseline and its rows
+OURS = (", beyond the paper", "prq-kmeans", ("prq-kmeans", *BEYOND))
 COLUMNS = {
     "Recall@20": "item_recall@20",
     "NDCG@20": "item_ndcg@20",
@@ -37,12 +41,12 @@ def spread(values: list[float]) -> str:
     return f"{mean(values):.4f}" + (f" ±{stdev(values):.4f}" if len(values) > 1 else "")
 
 
-def by_row(lines: list[dict], dataset: str) -> dict[str, dict[int, dict]]:
+def by_row(lines: list[dict], dataset: str, names: Sequence[str] = tuple(TOKENIZERS)) -> dict[str, dict[int, dict]]:
     rows: dict[str, dict[int, dict]] = defaultdict(dict)
     for line in lines:
         if line["dataset"] == dataset:
             rows[line["tokenizer"]][line["seed"]] = line
-    return {name: rows[name] for name in TOKENIZERS if name in rows}
+    return {name: rows[name] for name in names if name in rows}
 
 
 def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str:
@@ -58,13 +62,13 @@ def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str
     return f"{mean(gaps):+.4f} (p = {ttest_1samp(gaps, 0.0).pvalue:.2f})"
 
 
-def table(lines: list[dict], dataset: str) -> str:
-    rows = by_row(lines, dataset)
-    heads = [*COLUMNS, f"NDCG@20 − {BASELINE}", "epochs (best)", "seeds"]
+def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) -> str:
+    rows = by_row(lines, dataset, names)
+    heads = [*COLUMNS, f"NDCG@20 − {baseline}", "epochs (best)", "seeds"]
     text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name, runs in rows.items():
         cells = [spread([run["test"][field] for run in runs.values()]) for field in COLUMNS.values()]
-        cells.append(against(runs, rows.get(BASELINE, {}), "item_ndcg@20"))
+        cells.append(against(runs, rows.get(baseline, {}), "item_ndcg@20"))
         cells.append(", ".join(f"{run['epochs']} ({run['best_epoch']})" for run in runs.values()))
         cells.append(", ".join(str(seed) for seed in runs))
         text.append(f"| {name} | {' | '.join(cells)} |")
@@ -87,12 +91,11 @@ def missing(done: list[dict]) -> str:
 
 def section(done: list[dict], cut: list[dict]) -> str:
     parts = []
-    for dataset in DATASETS:
-        if any(line["dataset"] == dataset for line in done):
-            parts.append(f"### {dataset}\n\n{table(done, dataset)}")
-    for dataset in DATASETS:
-        if any(line["dataset"] == dataset for line in cut):
-            parts.append(f"### {dataset}, cut short: not to be read as results\n\n{table(cut, dataset)}")
+    for lines, warning in ((done, ""), (cut, ", cut short: not to be read as results")):
+        for heading, baseline, names in (PAPER, OURS):
+            for dataset in DATASETS:
+                if by_row(lines, dataset, names).keys() - {baseline}:
+                    parts.append(f"### {dataset}{heading}{warning}\n\n{table(lines, dataset, baseline, names)}")
     parts.append(f"### Still missing (seeds in brackets)\n\n{missing(done)}")
     return "\n\n".join(parts)
 

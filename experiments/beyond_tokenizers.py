@@ -1,0 +1,163 @@
+"""Ways to fit and encode that the paper does not have; `tiger_codes.py` names them as options of prq-kmeans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sidkit.cluster import Balanced, KMeans, PerParent
+from sidkit.cluster.kmeans import Centroids
+from sidkit.geometry import unit
+from sidkit.level import PROJECT, Level
+from sidkit.recipes import prq_kmeans
+from sidkit.spread import spread as spread_codes
+
+
+@dataclass(frozen=True)
+class Started(KMeans):
+    """KMeans from other first centroids: "plus" by greedy k-means++, "best" from the best of `starts` whole fits."""
+
+    way: str = "plus"
+    starts: int = 8
+
+    def start(self, rows, run):
+        if self.way != "plus":
+            return super().start(rows, run)
+        x = unit(rows.take(np.arange(rows.shape[0])).astype(np.float64))
+        rng = np.random.default_rng((run.seed, rows.width, 1))
+        return Centroids(x[plus_plus(x, self.size, rng)], self.metric)
+
+    def fit(self, rows, run):
+        if self.way != "best":
+            return super().fit(rows, run)
+        fits = [super(Started, self).fit(rows, replace(run, seed=1000 * run.seed + i)) for i in range(self.starts)]
+        return max(fits, key=lambda fit: float(rows.reduce(partial(self.statistics, fit))[-1][0]))
+
+
+def plus_plus(x: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows (n, d) of length one or zero: the numbers of `size` of them by greedy k-means++ under 1 - cos."""
+    alive = x.any(axis=1)
+    chosen = [int(rng.choice(np.flatnonzero(alive)))]
+    far = np.where(alive, np.maximum(1 - x @ x[chosen[0]], 0.0), 0.0)
+    for _ in range(size - 1):
+        tries = rng.choice(len(x), 2 + int(np.log(size)), p=far / far.sum())
+        left = np.minimum(far, np.where(alive, np.maximum(1 - x[tries] @ x.T, 0.0), 0.0))
+        best = int(left.sum(axis=1).argmin())
+        chosen.append(int(tries[best]))
+        far = left[best]
+    return np.array(chosen)
+
+
+@dataclass(frozen=True)
+class Annealed(KMeans):
+    """KMeans whose soft weights sharpen: (passes, top_k, beta) one after the other."""
+
+    schedule: tuple[tuple[int, int, float], ...] = ((10, 10, 10.0), (10, 5, 15.0), (10, 2, 15.0), (10, 2, 30.0))
+
+    def fit(self, rows, run):
+        clusters = self.start(rows, run)
+        for passes, top_k, beta in self.schedule:
+            step = replace(self, top_k=top_k, beta=beta)
+            for _ in range(passes):
+                clusters = step.update(clusters, rows.reduce(partial(step.statistics, clusters)))
+        return self.finish(clusters, rows.dtype)
+
+
+def beam_codes(fitted, X: np.ndarray, width: int) -> np.ndarray:
+    """Tokens by beam search over the levels of a PRQ tokenizer: least prod_l (1 - cos_l^2), the energy that is left."""
+    books = [unit(book.astype(np.float64)) for book in fitted.codebooks]
+    grams = [[a @ b.T for b in books] for a in books]
+    out = np.empty((len(X), len(books)), np.int32)
+    for start in range(0, len(X), 512):
+        x = X[start : start + 512]
+        for stage in fitted.stages[: -len(books)]:
+            x = stage.carry(x, np.empty((len(x), 0), np.int32))
+        out[start : start + 512] = _beam(x.astype(np.float64), books, grams, width)
+    return out
+
+
+def _beam(x: np.ndarray, books: list[np.ndarray], grams: list[list[np.ndarray]], width: int) -> np.ndarray:
+    """x: (n, d). A state is a prefix: the products of its residual with all later centroids, and what is left of |x|^2.
+
+    r' = r - (r.c) c, so r'.b = r.b - (r.c) (c.b): no residual is ever made.
+    """
+    n = len(x)
+    products = [(x @ book.T)[:, None, :] for book in books]  # (n, beams, K)
+    left, codes = (x * x).sum(axis=1)[:, None], np.zeros((n, 1, 0), np.int32)
+    for level in range(len(books)):
+        here = np.maximum(products[level], 0.0)  # a centroid behind the row is never taken
+        after = (left[:, :, None] - here**2).reshape(n, -1)
+        keep = min(width if level + 1 < len(books) else 1, after.shape[1])
+        best = np.argsort(after, axis=1, kind="stable")[:, :keep]
+        beam, code = np.divmod(best, here.shape[2])
+        left = np.take_along_axis(after, best, 1)
+        codes = np.concatenate([np.take_along_axis(codes, beam[:, :, None], 1), code[:, :, None]], 2).astype(np.int32)
+        share = np.take_along_axis(here.reshape(n, -1), best, 1)[:, :, None]
+        for later in range(level + 1, len(books)):
+            before = np.take_along_axis(products[later], beam[:, :, None], 1)
+            products[later] = before - share * grams[level][later][code]
+    return codes[:, 0]
+
+
+def joined(X: np.ndarray, sequences: Path, weight: float, d: int = 128, window: int = 5) -> np.ndarray:
+    """Text embeddings (n, d), each with `weight` times a co-occurrence vector beside it, both of length one.
+
+    Co-occurrence is positive PMI of items at most `window` apart, symmetric, cut to d singular vectors, each scaled by
+    the root of its value. The last two items of every sequence, which validation and test ask for, are not looked at;
+    items that appear nowhere else have zeros.
+    """
+    import pyarrow.parquet as pq
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.linalg import svds
+
+    pairs = []
+    for items in pq.read_table(sequences).column("items").to_pylist():
+        seen = np.array(items[:-2], np.int64)
+        pairs += [np.stack([seen[:-gap], seen[gap:]]) for gap in range(1, min(window, len(seen) - 1) + 1)]
+    a, b = np.concatenate(pairs, 1)
+    n = len(X)
+    counts = coo_matrix((np.ones(2 * len(a)), (np.r_[a, b], np.r_[b, a])), (n, n)).tocsr()
+    counts.setdiag(0)
+    counts.eliminate_zeros()
+    mass, pmi = np.asarray(counts.sum(axis=1))[:, 0] ** 0.75, counts.tocoo()
+    pmi.data = np.maximum(np.log(pmi.data * mass.sum() ** 2 / (counts.sum() * mass[pmi.row] * mass[pmi.col])), 0.0)
+    vectors, values, _ = svds(pmi.tocsr(), k=d, v0=np.ones(n), solver="arpack")
+    together = unit(vectors * np.sqrt(values))
+    return np.concatenate([unit(X), weight * together], 1).astype(np.float32)
+
+
+def levels_of(sizes: Sequence[int], way: str, last: str, options: dict) -> list[Level]:
+    kinds = {
+        "": lambda K: KMeans(K, "cosine", 2, 15.0, **options),
+        "plus": lambda K: Started(K, "cosine", 2, 15.0, **options),
+        "best": lambda K: Started(K, "cosine", 2, 15.0, way="best", **options),
+        "anneal": lambda K: Annealed(K, "cosine", 2, 15.0, **options),
+        "balanced": Balanced,
+        "per-parent": PerParent,
+    }
+    return [Level(kinds[way](K), PROJECT) for K in sizes[:-1]] + [Level(kinds[last or way](sizes[-1]), PROJECT)]
+
+
+def beyond_codes(
+    folder: Path,
+    X: np.ndarray,
+    sizes: Sequence[int],
+    seed: int,
+    way: str = "",
+    last: str = "",
+    beam: int = 0,
+    spread: bool = False,
+    together: float = 0.0,
+    **options,
+) -> np.ndarray:
+    """Codes of prq-kmeans with: another way to fit its levels, or its last one; beam search of this width; items spread
+    over the last level's codes; co-occurrence joined with this weight; further options of KMeans."""
+    X = joined(X, folder / "sequences.parquet", together) if together else X
+    plain = prq_kmeans(sizes)
+    fitted = replace(plain, stages=(*plain.stages[:2], *levels_of(sizes, way, last, options))).fit(X, seed=seed)
+    codes = beam_codes(fitted, X, beam) if beam else fitted.fit_codes
+    return spread_codes(fitted, X, codes) if spread else codes
