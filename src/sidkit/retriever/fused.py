@@ -21,8 +21,14 @@ from . import fused_kernels as kernels
 __all__ = ["Dropout", "Layers", "attention", "cross_block", "feed_forward", "matmul_add", "norm_matmul", "self_block"]
 
 Tensor = Any
-ROWS = 4  # rows whose gradients one program of attention adds up
-TILE = {"BM": 64, "num_warps": 4}
+TILES: dict[str, dict[str, int]] = {  # as measured on an H200 with the paper's model
+    "norm_matmul": {"BM": 64, "BN": 64, "num_warps": 4, "num_stages": 3},
+    "matmul_add": {"BM": 64, "BK": 64, "num_warps": 4, "num_stages": 4},
+    "grad_hidden": {"BM": 64, "BN": 64, "num_warps": 4, "num_stages": 3},
+    "grad_norm": {"BM": 64, "BK": 64, "num_warps": 4, "num_stages": 4},
+    "attend": {"num_warps": 4, "num_stages": 1},
+    "grad_attend": {"ROWS": 4, "num_warps": 4, "num_stages": 2},
+}
 
 
 class Dropout:
@@ -52,6 +58,12 @@ def _split(blocks: int, runs: int, columns: int) -> tuple[int, int]:
     return -(-columns // turns), turns
 
 
+def _drops(share: float) -> dict[str, float]:
+    """The least hash that stays, as the bits of an int32, and what is left is multiplied by."""
+    least = round(share * 2**32)
+    return {"least": least if least < 2**31 else least - 2**32, "gain": 1 / (1 - share)}
+
+
 def norm_matmul(
     x: Tensor, scale: Tensor, w: Tensor, relu: bool = False, drop: tuple[float, Tensor, int] | None = None
 ) -> Tensor:
@@ -61,52 +73,50 @@ def norm_matmul(
 
 def _forward(x: Tensor, scale: Tensor, w: Tensor, relu: bool, drop: Any, keep: bool) -> tuple[Tensor, Tensor]:
     """norm_matmul, and norm(x) where it is to be kept."""
-    (R, n, d), m, tile = x.shape, w.shape[2], TILE
+    (R, n, d), m, tile = x.shape, w.shape[2], TILES["norm_matmul"]
     y = torch.empty(R, n, m, dtype=w.dtype, device=x.device)
     kept = torch.empty(R, n, d, dtype=w.dtype, device=x.device) if keep else y
     share, seed, place = drop or (0.0, y, 0)
-    blocks, BN = triton.cdiv(n, tile["BM"]), 128 if d <= 128 else 64
-    split, turns = _split(blocks, R, triton.cdiv(m, BN))
+    blocks = triton.cdiv(n, tile["BM"])
+    split, turns = _split(blocks, R, triton.cdiv(m, tile["BN"]))
     kernels.norm_matmul[blocks, split, R](
-        x, scale, w, y, kept, seed, n, m, scale.stride(0), w.stride(0), place, share,
-        D=d, BN=BN, TURNS=turns, RELU=relu, DROP=share > 0, KEEP=keep, **tile,
+        x, scale, w, y, kept, seed, n, m, scale.stride(0), w.stride(0), place, *_drops(share).values(),
+        D=d, TURNS=turns, RELU=relu, DROP=share > 0, KEEP=keep, **tile,
     )  # fmt: skip
     return y, kept
 
 
 def matmul_add(x: Tensor, h: Tensor, w: Tensor, drop: tuple[float, Tensor, int] | None = None) -> Tensor:
     """x: (R, n, d) float32, h: (R, n, m), w: (R, m, d) -> (R, n, d) float32."""
-    (R, n, d), m = x.shape, w.shape[1]
+    (R, n, d), m, tile = x.shape, w.shape[1], TILES["matmul_add"]
     y = torch.empty_like(x)
     share, seed, place = drop or (0.0, y, 0)
-    kernels.matmul_add[triton.cdiv(n, TILE["BM"]), R](
-        x, h, w, y, seed, n, m, w.stride(0), place, share, D=d, BK=64, DROP=share > 0, num_stages=4, **TILE
+    kernels.matmul_add[triton.cdiv(n, tile["BM"]), R](
+        x, h, w, y, seed, n, m, w.stride(0), place, *_drops(share).values(), D=d, DROP=share > 0, **tile
     )
     return y
 
 
 def _hidden_gradient(dy: Tensor, w: Tensor, h: Tensor, relu: bool, drop: Any) -> tuple[Tensor, Tensor]:
     """Of matmul_add: the gradient of h, and dy as it came through dropout."""
-    (R, n, d), m = dy.shape, w.shape[1]
+    (R, n, d), m, tile = dy.shape, w.shape[1], TILES["grad_hidden"]
     dh, kept = torch.empty_like(h), torch.empty(R, n, d, dtype=w.dtype, device=dy.device)
     share, seed, place = drop
-    blocks, BN = triton.cdiv(n, TILE["BM"]), 128 if d <= 128 else 64
-    split, turns = _split(blocks, R, triton.cdiv(m, BN))
+    blocks = triton.cdiv(n, tile["BM"])
+    split, turns = _split(blocks, R, triton.cdiv(m, tile["BN"]))
     kernels.grad_hidden[blocks, split, R](
-        dy, w, h, dh, kept, seed, n, m, w.stride(0), place, share,
-        D=d, BN=BN, TURNS=turns, RELU=relu, DROP=share > 0, **TILE,
+        dy, w, h, dh, kept, seed, n, m, w.stride(0), place, *_drops(share).values(),
+        D=d, TURNS=turns, RELU=relu, DROP=share > 0, **tile,
     )  # fmt: skip
     return dh, kept
 
 
 def _norm_gradient(x: Tensor, scale: Tensor, g: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
     """Of x + f(norm_matmul(x)): the gradients of x and of scale."""
-    (R, n, d), m = x.shape, w.shape[2]
-    blocks = triton.cdiv(n, TILE["BM"])
+    (R, n, d), m, tile = x.shape, w.shape[2], TILES["grad_norm"]
+    blocks = triton.cdiv(n, tile["BM"])
     dx, dscale = torch.empty_like(x), torch.empty(R, blocks, d, device=x.device)
-    kernels.grad_norm[blocks, R](
-        x, scale, g, w, dy, dx, dscale, n, m, scale.stride(0), w.stride(0), D=d, BK=64, num_stages=4, **TILE
-    )
+    kernels.grad_norm[blocks, R](x, scale, g, w, dy, dx, dscale, n, m, scale.stride(0), w.stride(0), D=d, **tile)
     return dx, dscale.sum(1)
 
 
@@ -133,8 +143,8 @@ def attention(
     numbers, size = _attention_arguments(q, k, mine, owner)
     share, seed, place = drop or (0.0, out, 0)
     kernels.attend[rows, heads, R](
-        q, k, v, out if bias is None else bias, mine, owner, out, seed, place=place, share=share,
-        BIAS=bias is not None, DROP=share > 0, num_warps=4 if size["AP"] >= 64 else 2, **numbers, **size,
+        q, k, v, out if bias is None else bias, mine, owner, out, seed, place=place, **_drops(share),
+        BIAS=bias is not None, DROP=share > 0, **numbers, **size, **TILES["attend"],
     )  # fmt: skip
     return out
 
@@ -146,12 +156,13 @@ def _attention_gradient(
     """Writes dq, dk and dv, which are laid out as q, k and v; returns the gradient of bias."""
     (R, rows, A, heads), B = q.shape[:4], k.shape[2]
     numbers, size = _attention_arguments(q, k, mine, owner)
-    chunks = triton.cdiv(rows, ROWS)
+    tile = TILES["grad_attend"]
+    chunks = triton.cdiv(rows, tile["ROWS"])
     part = do if bias is None else torch.empty(R, heads, chunks, A, B, device=q.device)
     share, seed, place = drop
     kernels.grad_attend[chunks, heads, R](
-        q, k, v, do if bias is None else bias, mine, owner, do, dq, dk, dv, part, seed, place=place, share=share,
-        ROWS=ROWS, BIAS=bias is not None, DROP=share > 0, num_warps=4 if size["AP"] >= 64 else 2, **numbers, **size,
+        q, k, v, do if bias is None else bias, mine, owner, do, dq, dk, dv, part, seed, place=place, **_drops(share),
+        BIAS=bias is not None, DROP=share > 0, **numbers, **size, **tile,
     )  # fmt: skip
     return None if bias is None else part.sum(2)
 

@@ -15,80 +15,86 @@ EPS = tl.constexpr(EPSILON)
 
 
 @triton.jit
-def _kept(seed_, run, place, index, share):
-    """Which elements stay: the top of a 32-bit hash (that of MurmurHash3's end) of seed, place and index."""
+def _kept(seed_, run, place, index, least):
+    """Which elements stay: those whose 32-bit hash of seed, place and index is not below `least`."""
     key = index.to(tl.uint32) * 0x9E3779B1 + (tl.load(seed_ + run).to(tl.uint32) ^ (place.to(tl.uint32) * 0x85EBCA77))
     key = (key ^ (key >> 16)) * 0x85EBCA6B
     key = (key ^ (key >> 13)) * 0xC2B2AE35
-    return ((key ^ (key >> 16)) >> 8).to(tl.float32) * (1.0 / 16777216) >= share
+    return key >= least.to(tl.uint32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["place", "least"])
 def norm_matmul(
-    x_, scale_, w_, y_, kept_, seed_, n, m, scale_run, w_run, place, share,
+    x_, scale_, w_, y_, kept_, seed_, n, m, scale_run, w_run, place, least, gain,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TURNS: tl.constexpr,
     RELU: tl.constexpr, DROP: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     run, row, d = tl.program_id(2).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
-    at = (run * n + row)[:, None] * D + d
-    x = tl.load(x_ + at, mask=row[:, None] < n, other=0.0)
+    at = row[:, None] * D + d
+    x = tl.load(x_ + run * n * D + at, mask=row[:, None] < n, other=0.0)
     scale = tl.load(scale_ + run * scale_run + d)
     normed = (x * tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None] * scale).to(w_.dtype.element_ty)
     if KEEP:
-        tl.store(kept_ + at, normed, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
+        tl.store(kept_ + run * n * D + at, normed, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
+    w_ += run * w_run
+    y_ += run * n * m
     for turn in range(TURNS):
         c = (tl.program_id(1) * TURNS + turn) * BN + tl.arange(0, BN)
-        w = tl.load(w_ + run * w_run + d[:, None] * m + c, mask=c[None, :] < m, other=0.0)
+        w = tl.load(w_ + d[:, None] * m + c, mask=c[None, :] < m, other=0.0)
         y = tl.dot(normed, w)
         if RELU:
             y = tl.maximum(y, 0.0)
+        to = row[:, None] * m + c
         if DROP:
-            y = tl.where(_kept(seed_, run, place, row[:, None] * m + c, share), y / (1 - share), 0.0)
-        inside = (row[:, None] < n) & (c[None, :] < m)
-        tl.store(y_ + (run * n + row)[:, None] * m + c, y.to(w_.dtype.element_ty), mask=inside)
+            y = tl.where(_kept(seed_, run, place, to, least), y * gain, 0.0)
+        tl.store(y_ + to, y.to(w_.dtype.element_ty), mask=(row[:, None] < n) & (c[None, :] < m))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["place", "least"])
 def matmul_add(
-    x_, h_, w_, y_, seed_, n, m, w_run, place, share,
+    x_, h_, w_, y_, seed_, n, m, w_run, place, least, gain,
     D: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
     total = tl.zeros((BM, D), tl.float32)
+    h_ += run * n * m
+    w_ += run * w_run
     for start in range(0, m, BK):
         k = start + tl.arange(0, BK)
-        h = tl.load(h_ + (run * n + row)[:, None] * m + k, mask=row[:, None] < n, other=0.0)
-        w = tl.load(w_ + run * w_run + k[:, None] * D + d)
+        h = tl.load(h_ + row[:, None] * m + k, mask=row[:, None] < n, other=0.0)
+        w = tl.load(w_ + k[:, None] * D + d)
         total = tl.dot(h, w, total)
+    at, inside = row[:, None] * D + d, row[:, None] < n
     if DROP:
-        total = tl.where(_kept(seed_, run, place, row[:, None] * D + d, share), total / (1 - share), 0.0)
-    at, inside = (run * n + row)[:, None] * D + d, row[:, None] < n
-    tl.store(y_ + at, tl.load(x_ + at, mask=inside, other=0.0) + total, mask=inside)
+        total = tl.where(_kept(seed_, run, place, at, least), total * gain, 0.0)
+    tl.store(y_ + run * n * D + at, tl.load(x_ + run * n * D + at, mask=inside, other=0.0) + total, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["place", "least"])
 def grad_hidden(
-    dy_, w_, h_, dh_, kept_, seed_, n, m, w_run, place, share,
+    dy_, w_, h_, dh_, kept_, seed_, n, m, w_run, place, least, gain,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TURNS: tl.constexpr, RELU: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """The gradient of matmul_add in h; through relu and dropout as well where h is their result."""
     run, row, d = tl.program_id(2).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
-    at = (run * n + row)[:, None] * D + d
-    dy = tl.load(dy_ + at, mask=row[:, None] < n, other=0.0)
+    at = row[:, None] * D + d
+    dy = tl.load(dy_ + run * n * D + at, mask=row[:, None] < n, other=0.0)
     if DROP:
-        dy = tl.where(_kept(seed_, run, place, row[:, None] * D + d, share), dy / (1 - share), 0.0)
+        dy = tl.where(_kept(seed_, run, place, at, least), dy * gain, 0.0)
     dropped = dy.to(w_.dtype.element_ty)
-    tl.store(kept_ + at, dropped, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
+    tl.store(kept_ + run * n * D + at, dropped, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
+    w_ += run * w_run
+    h_ += run * n * m
+    dh_ += run * n * m
     for turn in range(TURNS):
         c = (tl.program_id(1) * TURNS + turn) * BN + tl.arange(0, BN)
-        w = tl.load(w_ + run * w_run + c[None, :] * D + d[:, None], mask=c[None, :] < m, other=0.0)
+        w = tl.load(w_ + c[None, :] * D + d[:, None], mask=c[None, :] < m, other=0.0)
         dh = tl.dot(dropped, w)
-        inside = (row[:, None] < n) & (c[None, :] < m)
-        place_of = (run * n + row)[:, None] * m + c
+        to, inside = row[:, None] * m + c, (row[:, None] < n) & (c[None, :] < m)
         if RELU:
-            h = tl.load(h_ + place_of, mask=inside, other=0.0).to(tl.float32)
-            dh = tl.where(h > 0, dh / (1 - share), 0.0)
-        tl.store(dh_ + place_of, dh.to(w_.dtype.element_ty), mask=inside)
+            h = tl.load(h_ + to, mask=inside, other=0.0).to(tl.float32)
+            dh = tl.where(h > 0, dh * gain, 0.0)
+        tl.store(dh_ + to, dh.to(w_.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -99,19 +105,21 @@ def grad_norm(
     """dx = dy + the gradient of norm_matmul in x, where g is that of its result; dscale in parts, one per program."""
     run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
     total = tl.zeros((BM, D), tl.float32)
+    g_ += run * n * m
+    w_ += run * w_run
     for start in range(0, m, BK):
         k = start + tl.arange(0, BK)
-        g = tl.load(g_ + (run * n + row)[:, None] * m + k, mask=row[:, None] < n, other=0.0)
-        w = tl.load(w_ + run * w_run + d[None, :] * m + k[:, None])
+        g = tl.load(g_ + row[:, None] * m + k, mask=row[:, None] < n, other=0.0)
+        w = tl.load(w_ + d[None, :] * m + k[:, None])
         total = tl.dot(g, w, total)
-    at, inside = (run * n + row)[:, None] * D + d, row[:, None] < n
-    x = tl.load(x_ + at, mask=inside, other=0.0)
+    at, inside = row[:, None] * D + d, row[:, None] < n
+    x = tl.load(x_ + run * n * D + at, mask=inside, other=0.0)
     root = tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None]
     x = x * root
     tl.store(dscale_ + (run * tl.num_programs(0) + tl.program_id(0)) * D + d, tl.sum(total * x, 0))
     total = total * tl.load(scale_ + run * scale_run + d)
     dx = root * (total - x * (tl.sum(total * x, 1) / D)[:, None])
-    tl.store(dx_ + at, tl.load(dy_ + at, mask=inside, other=0.0) + dx, mask=inside)
+    tl.store(dx_ + run * n * D + at, tl.load(dy_ + run * n * D + at, mask=inside, other=0.0) + dx, mask=inside)
 
 
 @triton.jit
@@ -126,38 +134,38 @@ def _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS: tl.constexpr):
     scores = tl.where(mine[:, None] == owner[None, :], scores, FORBIDDEN)
     scores = tl.where(b[None, :] < B, scores, -float("inf"))
     scores = tl.exp(scores - tl.max(scores, 1)[:, None])
-    return scores / tl.sum(scores, 1)[:, None]
+    return scores * (1 / tl.sum(scores, 1))[:, None]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["place", "least"])
 def attend(
     q_, k_, v_, bias_, mine_, owner_, out_, seed_, q_run, q_row, q_at, k_run, k_row, k_at, mine_run, owner_run,
-    rows, heads, A, B, place, share,
+    rows, heads, A, B, place, least, gain,
     AP: tl.constexpr, BP: tl.constexpr, E: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     row, head, run = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     a, b, e = tl.arange(0, AP), tl.arange(0, BP), tl.arange(0, E)
-    of_q = run * q_run + row * q_row + head * E + a[:, None] * q_at + e
-    of_k = run * k_run + row * k_row + head * E + b[:, None] * k_at + e
-    q = tl.load(q_ + of_q, mask=a[:, None] < A, other=0.0)
-    k = tl.load(k_ + of_k, mask=b[:, None] < B, other=0.0)
-    v = tl.load(v_ + of_k, mask=b[:, None] < B, other=0.0)
+    at_k = b[:, None] * k_at + e
+    of_k = run * k_run + row * k_row + head * E
+    q = tl.load(q_ + run * q_run + row * q_row + head * E + (a[:, None] * q_at + e), mask=a[:, None] < A, other=0.0)
+    k = tl.load(k_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
+    v = tl.load(v_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
     bias_ += (run * heads + head) * A * B
     mine_ += run * mine_run + row * A
     owner_ += run * owner_run + row * B
     chances = _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS)
     if DROP:
         index = ((row * heads + head) * A + a[:, None]) * B + b
-        chances = tl.where(_kept(seed_, run, place, index, share), chances / (1 - share), 0.0)
+        chances = tl.where(_kept(seed_, run, place, index, least), chances * gain, 0.0)
     out = tl.dot(chances.to(v.dtype), v)
-    of_out = (((run * rows + row) * A + a[:, None]) * heads + head) * E + e
-    tl.store(out_ + of_out, out.to(v.dtype), mask=a[:, None] < A)
+    out_ += ((run * rows + row) * A * heads + head) * E
+    tl.store(out_ + (a[:, None] * heads * E + e), out.to(v.dtype), mask=a[:, None] < A)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["place", "least"])
 def grad_attend(
     q_, k_, v_, bias_, mine_, owner_, do_, dq_, dk_, dv_, dbias_, seed_,
-    q_run, q_row, q_at, k_run, k_row, k_at, mine_run, owner_run, rows, heads, A, B, place, share,
+    q_run, q_row, q_at, k_run, k_row, k_at, mine_run, owner_run, rows, heads, A, B, place, least, gain,
     AP: tl.constexpr, BP: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """The gradients of q, k and v, which have their layouts, and of bias, in parts: one per program."""
@@ -165,30 +173,31 @@ def grad_attend(
     a, b, e = tl.arange(0, AP), tl.arange(0, BP), tl.arange(0, E)
     dbias = tl.zeros((AP, BP), tl.float32)
     bias_ += (run * heads + head) * A * B
+    at_q, at_k = a[:, None] * q_at + e, b[:, None] * k_at + e
     for row in range(chunk * ROWS, min(chunk * ROWS + ROWS, rows)):
-        of_q = run * q_run + row * q_row + head * E + a[:, None] * q_at + e
-        of_k = run * k_run + row * k_row + head * E + b[:, None] * k_at + e
-        of_out = (((run * rows + row) * A + a[:, None]) * heads + head) * E + e
-        q = tl.load(q_ + of_q, mask=a[:, None] < A, other=0.0)
-        k = tl.load(k_ + of_k, mask=b[:, None] < B, other=0.0)
-        v = tl.load(v_ + of_k, mask=b[:, None] < B, other=0.0)
-        do = tl.load(do_ + of_out, mask=a[:, None] < A, other=0.0)
+        of_q = run * q_run + row * q_row + head * E
+        of_k = run * k_run + row * k_row + head * E
+        of_out = ((run * rows + row) * A * heads + head) * E
+        q = tl.load(q_ + of_q + at_q, mask=a[:, None] < A, other=0.0)
+        k = tl.load(k_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
+        v = tl.load(v_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
+        do = tl.load(do_ + of_out + (a[:, None] * heads * E + e), mask=a[:, None] < A, other=0.0)
         mine, owner = mine_ + run * mine_run + row * A, owner_ + run * owner_run + row * B
         chances = _chances(q, k, bias_, mine, owner, a, b, A, B, BIAS)
         dchances = tl.dot(do, tl.trans(v))
         used = chances
         if DROP:
             index = ((row * heads + head) * A + a[:, None]) * B + b
-            kept = _kept(seed_, run, place, index, share)
-            used = tl.where(kept, chances / (1 - share), 0.0)
-            dchances = tl.where(kept, dchances / (1 - share), 0.0)
+            kept = _kept(seed_, run, place, index, least)
+            used = tl.where(kept, chances * gain, 0.0)
+            dchances = tl.where(kept, dchances * gain, 0.0)
         dv = tl.dot(tl.trans(used.to(v.dtype)), do)
-        tl.store(dv_ + of_k, dv.to(v.dtype), mask=b[:, None] < B)
+        tl.store(dv_ + of_k + at_k, dv.to(v.dtype), mask=b[:, None] < B)
         dscores = chances * (dchances - tl.sum(chances * dchances, 1)[:, None])
         dbias += dscores
         dscores = dscores.to(v.dtype)
-        tl.store(dq_ + of_q, tl.dot(dscores, k).to(v.dtype), mask=a[:, None] < A)
-        tl.store(dk_ + of_k, tl.dot(tl.trans(dscores), q).to(v.dtype), mask=b[:, None] < B)
+        tl.store(dq_ + of_q + at_q, tl.dot(dscores, k).to(v.dtype), mask=a[:, None] < A)
+        tl.store(dk_ + of_k + at_k, tl.dot(tl.trans(dscores), q).to(v.dtype), mask=b[:, None] < B)
     if BIAS:
         part = ((run * heads + head) * tl.num_programs(0) + chunk) * A * B
         tl.store(dbias_ + part + a[:, None] * B + b, dbias, mask=(a[:, None] < A) & (b[None, :] < B))
