@@ -19,7 +19,7 @@ import torch
 import sidkit
 from sidkit import SidTable
 from sidkit.retriever.data import Vocabulary, examples
-from sidkit.retriever.evaluate import Evaluator
+from sidkit.retriever.evaluate import Evaluator, judged_together
 from sidkit.retriever.model import build_t5, new_weights
 from sidkit.retriever.plan import Plan
 from sidkit.retriever.stack import Stack
@@ -133,14 +133,15 @@ def main() -> None:
         keep(f"transformers, batch {batch}", eager(sequences, table, Plan(batch=batch), device, options.seconds))
     if "decode" not in options.parts:
         return
-    evaluator, weights = Evaluator(table, sequences, "test", 20, device), stack.run_weights(0)
-    for constrained in (True, False):
+    evaluator, copies = Evaluator(table, sequences, "test", 20, device), stack.copies
+    for runs, constrained in sorted({(1, True), (1, False), (stack.runs, True)}):
+        weights = {name: value.detach()[:runs] for name, value in copies.items()}
         for _ in range(2):  # the first warms up
             start = time.perf_counter()
-            evaluator(weights, plan.shape, 30, constrained)
+            judged_together([evaluator] * runs, weights, plan.shape, 30, constrained)
             wait(device)
-        name = f"beam 30, {len(evaluator)} users, {'constrained' if constrained else 'unconstrained'}"
-        keep(name, {"seconds": round(time.perf_counter() - start, 3)})
+        seconds, kind = time.perf_counter() - start, "constrained" if constrained else "unconstrained"
+        keep(f"beam 30, {len(evaluator)} users, {kind}, {runs} at once", {"seconds a run": round(seconds / runs, 3)})
 
 
 def profile(stack: Stack) -> None:

@@ -91,7 +91,9 @@ class DeviceTrie:
 
     def roots(self, users: int) -> Tensor:
         """(R, n, 1)"""
-        return torch.arange(len(self.leaves), device=self.leaves.device)[:, None, None].expand(-1, users, 1)
+        return (
+            torch.arange(len(self.leaves), device=self.leaves.device)[:, None, None].expand(-1, users, 1).contiguous()
+        )
 
     def own(self, node: Tensor) -> Tensor:
         """Nodes of the last level (R, n, k), or -1, as each run numbers its leaves."""

@@ -23,13 +23,20 @@ from .network import embed, encoder_bias
 __all__ = ["FUSED"]
 
 Tensor = Any
+TILES: dict[str, dict[str, int]] = {
+    "self_block": {"BM": 64, "num_warps": 4, "num_stages": 1},
+    "feed_forward": {"BM": 128, "BF": 64, "num_warps": 8, "num_stages": 3},
+    "score": {"BM": 128, "BV": 64, "num_warps": 8, "num_stages": 3},
+}
 
 
-def _tile(x: Tensor) -> dict[str, int]:
-    """How feed_forward and score cut their work: rows stay in registers, stages of the matrices in shared memory."""
-    d = x.shape[2]
-    rows = 128 if d <= 128 else 64
-    return {"D": d, "BM": rows, "num_warps": 8, "num_stages": min(3, (_room(x.device) - 2 * rows * d) // (256 * d))}
+def _tile(kernel: str, x: Tensor) -> dict[str, int]:
+    """How a kernel cuts its work: rows stay in registers, stages of the matrices in shared memory."""
+    tile, d = TILES[kernel], x.shape[2]
+    if d > 128:
+        tile = tile | {"BM": 64, "num_warps": 8}
+    stages = (_room(x.device) - 2 * tile["BM"] * d) // (256 * d)  # two matrices, 64 columns at a time, and the rows
+    return tile | {"D": d, "num_stages": max(1, min(tile["num_stages"], stages))}
 
 
 @cache
@@ -42,16 +49,16 @@ def self_block(
     x: Tensor, scale: Tensor, qkv: Tensor, o: Tensor, bias: Tensor, past: list[Tensor], origin: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """As in decode.py; after the last token there is nothing to keep, and what is returned as kept is empty."""
-    (R, n, d), heads, levels = x.shape, bias.shape[1], bias.shape[2]
+    (R, n, _), heads, levels = x.shape, bias.shape[1], bias.shape[2]
     size, out = o.shape[1] // heads, torch.empty_like(x)
     kept = torch.empty(R, n if len(past) + 1 < levels else 0, 2, heads, size, dtype=qkv.dtype, device=x.device)
     users = past[0].shape[1] if past else n
     pasts, origins = [*past, *[kept] * (3 - len(past))], [*origin[1:], *[bias] * (3 - len(origin))]
-    warps = 4 if d * size <= 128 * 64 else 8
-    kernels.self_block[triton.cdiv(n, 64), R](
+    tile = _tile("self_block", x) | ({"num_warps": 8} if size > 64 else {})
+    kernels.self_block[triton.cdiv(n, tile["BM"]), R](
         x, scale, qkv, o, bias, *pasts, *origins[:2], out, kept,
         n, *(one.shape[1] for one in pasts), scale.stride(0), qkv.stride(0), o.stride(0),
-        T=len(past) + 1, LEVELS=levels, BEAMS=n // users, H=heads, E=size, D=d, BM=64, num_warps=warps, num_stages=1,
+        T=len(past) + 1, LEVELS=levels, BEAMS=n // users, H=heads, E=size, **tile,
     )  # fmt: skip
     return out, kept
 
@@ -67,25 +74,25 @@ def cross_block(x: Tensor, scale: Tensor, q: Tensor, o: Tensor, memory: Any) -> 
 
 
 def feed_forward(x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor) -> Tensor:
-    (R, n, _), out, tile = x.shape, torch.empty_like(x), _tile(x)
+    (R, n, _), out, tile = x.shape, torch.empty_like(x), _tile("feed_forward", x)
     kernels.feed_forward[triton.cdiv(n, tile["BM"]), R](
-        x, scale, wi, wo, out, n, scale.stride(0), wi.stride(0), wo.stride(0), F=wi.shape[2], BF=64, **tile
+        x, scale, wi, wo, out, n, scale.stride(0), wi.stride(0), wo.stride(0), F=wi.shape[2], **tile
     )
     return out
 
 
 def score(x: Tensor, final: Tensor, shared: Tensor, first: int, size: int) -> tuple[Tensor, Tensor]:
-    (R, n, _), tile = x.shape, _tile(x)
+    (R, n, _), tile = x.shape, _tile("score", x)
     out, whole = torch.empty(R, n, size, device=x.device), torch.empty(R, n, device=x.device)
     kernels.score[triton.cdiv(n, tile["BM"]), R](
-        x, final, shared, out, whole, n, shared.shape[1], first, size, final.stride(0), BV=64, **tile
+        x, final, shared, out, whole, n, shared.shape[1], first, size, final.stride(0), **tile
     )
     return out, whole
 
 
 def totals(base: Tensor, chances: Tensor, begin: Tensor, stop: Tensor, codes: Tensor, widest: int) -> Tensor:
     out, columns = torch.empty(*base.shape, widest, device=base.device), min(256, triton.next_power_of_2(widest))
-    rows = 2048 // columns
+    rows, base, begin, stop = 2048 // columns, base.contiguous(), begin.contiguous(), stop.contiguous()
     kernels.totals[triton.cdiv(base.numel(), rows), triton.cdiv(widest, columns)](
         base, chances, begin, stop, codes, out, base.numel(), chances.shape[-1], widest, BM=rows, BC=columns
     )
