@@ -1,4 +1,4 @@
-"""Ways to fit and encode that the paper does not have; `tiger_codes.py` names them as options of prq-kmeans."""
+"""Ways to fit and encode that the paper does not have; `tiger_codes.py` names them as options of a recipe."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import numpy as np
 from sidkit.cluster import Balanced, KMeans, PerParent
 from sidkit.cluster.kmeans import Centroids
 from sidkit.geometry import unit
-from sidkit.level import PROJECT, Level
-from sidkit.recipes import prq_kmeans
-from sidkit.spread import spread as spread_codes
+from sidkit.recipes import recipe
+from sidkit.spread import spread as spread_out
 
 
 @dataclass(frozen=True)
@@ -130,19 +129,25 @@ def joined(X: np.ndarray, sequences: Path, weight: float, d: int = 128, window: 
     return np.concatenate([unit(X), weight * together], 1).astype(np.float32)
 
 
-def levels_of(sizes: Sequence[int], way: str, last: str, options: dict) -> list[Level]:
+def fitted_to(X: np.ndarray, name: str, sizes: Sequence[int], seed: int, way: str, last: str, options: dict):
+    """The recipe of that name; of prq-kmeans all levels, or the last, in another way."""
+    plain = recipe(name, sizes=sizes, **options)
     kinds = {
-        "": lambda K: KMeans(K, "cosine", 2, 15.0, **options),
-        "plus": lambda K: Started(K, "cosine", 2, 15.0, **options),
-        "best": lambda K: Started(K, "cosine", 2, 15.0, way="best", **options),
-        "anneal": lambda K: Annealed(K, "cosine", 2, 15.0, **options),
-        "balanced": Balanced,
-        "per-parent": PerParent,
+        "": lambda level: level.cluster,
+        "plus": lambda level: Started(**vars(level.cluster)),
+        "best": lambda level: Started(**vars(level.cluster), way="best"),
+        "anneal": lambda level: Annealed(**vars(level.cluster)),
+        "balanced": lambda level: Balanced(level.cluster.size),
+        "per-parent": lambda level: PerParent(level.cluster.size),
     }
-    return [Level(kinds[way](K), PROJECT) for K in sizes[:-1]] + [Level(kinds[last or way](sizes[-1]), PROJECT)]
+    ways = [way] * (len(sizes) - 1) + [last or way]
+    first, levels = plain.stages[: -len(sizes)], plain.stages[-len(sizes) :]
+    levels = tuple(replace(level, cluster=kinds[kind](level)) for level, kind in zip(levels, ways, strict=True))
+    return replace(plain, stages=(*first, *levels)).fit(X, seed=seed)
 
 
 def beyond_codes(
+    name: str,
     folder: Path,
     X: np.ndarray,
     sizes: Sequence[int],
@@ -154,10 +159,9 @@ def beyond_codes(
     together: float = 0.0,
     **options,
 ) -> np.ndarray:
-    """Codes of prq-kmeans with: another way to fit its levels, or its last one; beam search of this width; items spread
-    over the last level's codes; co-occurrence joined with this weight; further options of KMeans."""
+    """Codes of a recipe with: another way to fit its levels, or its last one; beam search of this width; items spread
+    over the last level's codes; co-occurrence joined with this weight; further options of the recipe."""
     X = joined(X, folder / "sequences.parquet", together) if together else X
-    plain = prq_kmeans(sizes)
-    fitted = replace(plain, stages=(*plain.stages[:2], *levels_of(sizes, way, last, options))).fit(X, seed=seed)
+    fitted = fitted_to(X, name, sizes, seed, way, last, options)
     codes = beam_codes(fitted, X, beam) if beam else fitted.fit_codes
-    return spread_codes(fitted, X, codes) if spread else codes
+    return spread_out(fitted, X, codes) if spread else codes

@@ -37,21 +37,24 @@ TOKENIZERS: dict[str, tuple[str, dict]] = {  # most telling first; options besid
     **{f"prq-k{k}": ("prq-kmeans", {"top_k": k}) for k in (5, 10)},  # k = 1 is without-soft
     **{f"prq-beta{beta}": ("prq-kmeans", {"beta": float(beta)}) for beta in (10, 20, 25)},
 }
-BEYOND: dict[str, tuple[str, dict]] = {  # not in the paper: prq-kmeans with what `beyond_tokenizers.py` describes
+BEYOND: dict[str, tuple[str, dict]] = {  # not in the paper; what the options mean: `beyond_tokenizers.py`
     "prq-unique": ("prq-kmeans", {"spread": True}),
     "prq-long": ("prq-kmeans", {"iterations": 100}),
     "prq-init": ("prq-kmeans", {"way": "plus"}),
+    "prq-best": ("prq-kmeans", {"way": "best"}),
     "prq-anneal": ("prq-kmeans", {"way": "anneal"}),
     "prq-beam": ("prq-kmeans", {"beam": 16}),
     "prq-balanced": ("prq-kmeans", {"last": "balanced"}),
-    "prq-best": ("prq-kmeans", {"way": "best"}),
     "prq-per-parent": ("prq-kmeans", {"last": "per-parent"}),
-    "prq-long-unique": ("prq-kmeans", {"iterations": 100, "spread": True}),
-    "prq-beam-unique": ("prq-kmeans", {"beam": 16, "spread": True}),
     "prq-64": ("prq-kmeans", {"sizes": [64, 256, 256]}),
+    "rq-unique": ("rq-kmeans", {"spread": True}),
+    "prq-long-unique": ("prq-kmeans", {"iterations": 100, "spread": True}),
+    "prq-anneal-unique": ("prq-kmeans", {"way": "anneal", "spread": True}),
+    "prq-beam-unique": ("prq-kmeans", {"beam": 16, "spread": True}),
     "prq-64-unique": ("prq-kmeans", {"sizes": [64, 256, 256], "spread": True}),
-    "prq-co": ("prq-kmeans", {"together": 0.5}),  # another input: also learns from training interactions
+    "prq-co": ("prq-kmeans", {"together": 0.5}),  # another input: training interactions as well
     "prq-co-unique": ("prq-kmeans", {"together": 0.5, "spread": True}),
+    "prq-64-co-unique": ("prq-kmeans", {"sizes": [64, 256, 256], "together": 0.5, "spread": True}),
 }
 
 
@@ -85,7 +88,8 @@ def codes_of(folder: Path, name: str, seed: int) -> np.ndarray:
     if name in BEYOND:
         from beyond_tokenizers import beyond_codes
 
-        return beyond_codes(folder, embeddings(folder), **{"sizes": SIZES, "seed": seed} | BEYOND[name][1])
+        recipe_name, options = BEYOND[name]
+        return beyond_codes(recipe_name, folder, embeddings(folder), **{"sizes": SIZES, "seed": seed} | options)
     recipe_name, options = TOKENIZERS[name]
     if name == "random":
         return random_codes(pq.read_metadata(folder / "items.parquet").num_rows, seed)
