@@ -169,8 +169,8 @@ PLAIN = Blocks()
 def blocks_for(weights: Weights, shape: Shape, levels: int, users: int, width: int, beams: int) -> Blocks:
     """The fastest that serve so many users with histories of so many tokens."""
     matrix = weights["decoder.o"]
-    known = levels <= 4 and 3 * shape.inner * users * width < 1 << 31
-    if known and fused_fits(shape, matrix.dtype, matrix.device, max(width, beams)):
+    largest = users * max(3 * width, beams) * max(shape.inner, shape.d_model)  # numbers of one run, counted in 32 bits
+    if levels <= 4 and largest < 1 << 31 and fused_fits(shape, matrix.dtype, matrix.device, max(width, beams)):
         from .fused_decode import FUSED
 
         return FUSED
