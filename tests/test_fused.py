@@ -153,21 +153,25 @@ def test_a_share_of_the_elements_is_dropped_and_every_place_and_run_drops_others
         assert abs(float(both) - 0.75**2) < 0.006
 
 
-@pytest.mark.skipif(ON_GPU, reason="float32 on a CPU; the GPU's own test is in test_retriever.py")
-def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
+def stack_of(precision, device):
     from sidkit.retriever.model import Shape, new_weights
     from sidkit.retriever.plan import Plan
     from sidkit.retriever.stack import Stack, Vocabulary
     from sidkit.sequences import Sequences
 
-    plan = Plan(Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16), batch=16, history=6, precision="float32")
-    rng = np.random.default_rng(0)
-    stack = Stack(
-        Sequences.of([rng.integers(30, size=9).tolist() for _ in range(12)]), Vocabulary((5, 6)), plan, R, "cpu"
-    )
+    shape = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16, dropout=0.0)
+    plan, rng = Plan(shape, batch=16, history=6, precision=precision), np.random.default_rng(0)
+    walks = Sequences.of([rng.integers(30, size=9).tolist() for _ in range(12)])
+    stack = Stack(walks, Vocabulary((5, 6)), plan, R, device)
     codes = np.stack([np.arange(30) // 6, np.arange(30) % 6], 1)
     for run in range(R):
         stack.place(run, new_weights(plan.shape, len(stack.vocabulary), run), codes)
+    return stack
+
+
+@pytest.mark.skipif(ON_GPU, reason="float32 on a CPU; the GPU has a test of its own")
+def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
+    stack = stack_of("float32", "cpu")
     list(stack.epoch([3, 4], [0, 0]))
     stack.at.zero_()
     batch, weights = stack.batch(), list(stack.copies.values())
@@ -175,7 +179,25 @@ def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
     kernels = network.Parts(encoder_layer=layers.encoder_layer, decoder_layer=layers.decoder_layer)
     found = []
     for parts in (kernels, network.Parts()):
-        losses = network.loss(stack.copies, plan.shape, 2, batch, 0.0, parts)
+        losses = network.loss(stack.copies, stack.plan.shape, 2, batch, 0.0, parts)
         found.append([losses.detach(), *torch.autograd.grad(losses.sum(), weights)])
     for ours, plain in zip(*found, strict=True):
         assert float((ours - plain).norm() / plain.norm()) < 1e-4
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
+def test_a_stack_of_kernels_learns_as_a_compiled_one_does(monkeypatch):
+    found = []
+    for kernels in (True, False):
+        if not kernels:
+            monkeypatch.setattr("sidkit.retriever.stack.fused_fits", lambda *_: False)
+        stack = stack_of("bfloat16", "cuda")
+        assert (stack._drop is not None) == kernels
+        losses = []
+        for epoch in range(4):
+            list(stack.epoch([3, 4], [epoch, epoch]))
+            losses.append(stack.losses())
+        found.append(losses)
+    np.testing.assert_allclose(*found, rtol=5e-3)
+    assert np.array(found[0])[-1].max() < np.array(found[0])[0].min()

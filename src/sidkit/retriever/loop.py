@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,8 @@ def train_stack(
 ) -> Iterator[Outcome]:
     """Train jobs whose SIDs have the same sizes, `at_once` of them side by side; yields each when it has stopped.
 
-    told is called after every epoch of every run. Past the deadline (time.monotonic) nothing more is started, and what
-    runs is yielded as it is, not `finished`. A checkpoint serves a single job.
+    told is called after every epoch of every run. Past the deadline (time.monotonic) what runs is yielded as it is, not
+    `finished`; no job is started that would meet it, going by those that stopped. A checkpoint serves a single job.
     """
     sizes = _check(jobs, sequences, plan)
     progress, waiting = progress or Silent(), list(jobs)
@@ -83,8 +84,10 @@ def train_stack(
     n, running = len(stack.examples), dict[int, Outcome]()
     judges: dict[int, Evaluator] = {}
     progress.start("train", n * plan.epochs * len(jobs))
-    late = False
+    late, lengths, pace = False, list[int](), 0.0  # epochs of the runs that stopped, and seconds of the last one
     while True:
+        if lengths and deadline is not None and time.monotonic() + fmean(lengths) * pace > deadline:
+            waiting.clear()
         for run in range(stack.runs):
             if waiting and run not in running and not late:
                 running[run] = _start(stack, run, waiting.pop(0), plan, checkpoint)
@@ -94,6 +97,7 @@ def train_stack(
         for run in over:
             outcome = running.pop(run)
             outcome.finished = outcome.is_over(plan)
+            lengths.append(outcome.epoch)
             outcome.test = _test(outcome, sequences, plan, device)
             progress.advance((plan.epochs - outcome.epoch) * n)
             yield outcome
@@ -121,7 +125,7 @@ def train_stack(
             told(outcome)
             if checkpoint is not None and (outcome.is_over(plan) or checkpoint.due()):
                 _save(checkpoint, stack, run, outcome)
-        late = deadline is not None and time.monotonic() > deadline
+        pace, late = time.monotonic() - began, deadline is not None and time.monotonic() > deadline
 
 
 def _check(jobs: Sequence[Job], sequences: Sequences, plan: Plan) -> tuple[int, ...]:

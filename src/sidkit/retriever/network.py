@@ -173,10 +173,10 @@ def fused_fits(shape: Shape, dtype: Any, device: Any, tokens: int) -> bool:
     return (
         torch.device(device).type == "cuda"
         and dtype == torch.bfloat16
-        and shape.d_model in (64, 128, 256)
+        and shape.d_model in (64, 128)
         and shape.d_kv in (16, 32, 64, 128)
         and shape.inner % 64 == shape.d_ff % 64 == 0
-        and tokens <= 128
+        and tokens <= 64
         and find_spec("triton") is not None
     )
 
