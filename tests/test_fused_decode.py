@@ -123,7 +123,7 @@ def test_a_search_by_kernels_finds_what_the_plain_one_finds(constrained, monkeyp
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
-def test_a_search_on_a_gpu_ranks_as_the_cpu_does():
+def test_a_search_on_a_gpu_ranks_as_the_cpu_does(monkeypatch):
     shape, vocabulary = Shape(), Vocabulary((64, 64, 64))
     rng = np.random.default_rng(1)
     trie = Trie.of(SidTable(range(900), rng.integers(0, 64, (900, 3)), vocabulary.sizes))
@@ -136,4 +136,7 @@ def test_a_search_on_a_gpu_ranks_as_the_cpu_does():
     ours = decode.beam_search(there, shape, decode.DeviceTrie(trie, vocabulary, "cuda"), tokens.cuda(), 30)
     both = [len(set(a) & set(b)) for a, b in zip(ours.leaf.tolist(), plain.leaf.tolist(), strict=True)]
     assert np.mean(both) > 0.9 * 30
-    assert float((ours.score[:, 0].cpu() - plain.score[:, 0]).abs().max()) < 0.1
+    monkeypatch.setattr(decode, "blocks_for", lambda *_: decode.PLAIN)
+    rounded = decode.beam_search(there, shape, decode.DeviceTrie(trie, vocabulary, "cuda"), tokens.cuda(), 30)
+    noise = float((rounded.score[:, 0].cpu() - plain.score[:, 0]).abs().mean())  # of bfloat16, without the kernels
+    assert float((ours.score[:, 0].cpu() - plain.score[:, 0]).abs().mean()) < 1.5 * noise

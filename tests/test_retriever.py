@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,12 +18,12 @@ from sidkit.trie import Trie
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from sidkit.retriever import Plan, Retriever, Shape, SidLogitsProcessor  # noqa: E402
+from sidkit.retriever import Plan, Retriever, Shape, SidLogitsProcessor, loop  # noqa: E402
 from sidkit.retriever.data import Vocabulary, examples  # noqa: E402
 from sidkit.retriever.decode import DeviceTrie, beam_search, free_search, stacked_search  # noqa: E402
 from sidkit.retriever.evaluate import Evaluator, judged_together  # noqa: E402
 from sidkit.retriever.layout import Layout  # noqa: E402
-from sidkit.retriever.loop import Job, train_stack  # noqa: E402
+from sidkit.retriever.loop import Job, Outcome, train_stack  # noqa: E402
 from sidkit.retriever.metrics import CUTS, Judge, representatives  # noqa: E402
 from sidkit.retriever.model import build_t5, from_state, new_weights, to_state  # noqa: E402
 from sidkit.retriever.network import loss  # noqa: E402
@@ -535,6 +536,30 @@ class TestTraining:
             assert outcome.finished
             assert outcome.epoch == min(outcome.best_epoch + 2, 4)
             assert outcome.best == max(entry["item_ndcg@20"] for entry in outcome.log)
+
+    def test_runs_that_outlast_the_others_go_on_in_a_smaller_stack_as_they_would_alone(self, monkeypatch):
+        table, sequences = ring(users=30)
+        shape = Shape(1, 16, 16, 2, 8, dropout=0.0)
+        plan, sizes = Plan(shape, epochs=6, batch=64, learning_rate=1e-3, beams=4), []
+        last = {0: 2, 1: 5, 2: 3, 3: 2}  # epochs by seed
+        monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= last[self.job.seed])
+        monkeypatch.setattr(loop, "Stack", lambda *given: sizes.append(given[3]) or Stack(*given))
+        found = train_stack([Job("a", table, seed) for seed in last], sequences, plan, "cpu", at_once=4)
+        together = {outcome.job.seed: outcome for outcome in found}
+        assert sizes == [4, 2, 1]
+        for seed in (1, 2):
+            (alone,) = train_stack([Job("a", table, seed)], sequences, plan, "cpu")
+            losses = [[entry["loss"] for entry in one.log] for one in (together[seed], alone)]
+            np.testing.assert_allclose(*losses, rtol=1e-5)
+
+    def test_near_a_deadline_no_run_is_started_that_would_meet_it(self):
+        table, sequences = ring(users=30)
+        plan = Plan(Shape(1, 8, 8, 1, 8), epochs=3, batch=64, beams=4)
+        jobs = [Job("a", table, seed) for seed in range(500)]
+        soon = time.monotonic() + 2.0
+        found = list(train_stack(jobs, sequences, plan, "cpu", deadline=soon))
+        assert 1 <= len(found) < 500
+        assert sum(not outcome.finished for outcome in found) <= 1
 
     def test_a_deadline_ends_a_run_that_is_not_finished(self):
         table, sequences = ring(users=20)

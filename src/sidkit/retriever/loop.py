@@ -21,7 +21,7 @@ from ..sids import SidTable
 from .data import Split, Vocabulary, examples, require_known
 from .evaluate import Evaluator, judged_together
 from .metrics import Tally
-from .model import Weights, new_weights
+from .model import Weights, new_weights, one_run
 from .network import in_dtype
 from .plan import Plan
 from .stack import Stack, dtype_of
@@ -105,6 +105,10 @@ def train_stack(
             continue  # others take their places
         if not running:
             return
+        if len(running) <= stack.runs // 2:  # what is left goes on in a smaller stack
+            stack = _smaller(stack, running)
+            judges = dict(enumerate(judges[run] for run in running))
+            running = dict(enumerate(running.values()))
         began = time.monotonic()
         lead = next(iter(running.values()))  # an empty place repeats it
         state = [running.get(run, lead) for run in range(stack.runs)]
@@ -140,6 +144,15 @@ def _check(jobs: Sequence[Job], sequences: Sequences, plan: Plan) -> tuple[int, 
     return next(iter(sizes))
 
 
+def _smaller(stack: Stack, running: dict[int, Outcome]) -> Stack:
+    """A stack of the running runs alone, in their order."""
+    small = Stack(stack.sequences, stack.vocabulary, stack.plan, len(running), stack.device)
+    for place, (run, outcome) in enumerate(running.items()):
+        first, second = (one_run(part, run) for part in stack.moments)
+        small.place(place, stack.kept(run), outcome.job.table.codes, (first, second), int(stack.step[run]))
+    return small
+
+
 def _start(stack: Stack, run: int, job: Job, plan: Plan, checkpoint: Checkpoint | None) -> Outcome:
     outcome = Outcome(job)
     found = checkpoint.load("train") if checkpoint is not None else None
@@ -159,7 +172,7 @@ def _start(stack: Stack, run: int, job: Job, plan: Plan, checkpoint: Checkpoint 
 
 
 def _save(checkpoint: Checkpoint, stack: Stack, run: int, outcome: Outcome) -> None:
-    first, second = ({name: value[run : run + 1] for name, value in part.items()} for part in stack.moments)
+    first, second = (one_run(part, run) for part in stack.moments)
     parts = {"now": stack.kept(run), "first": first, "second": second, "best": outcome.weights}
     arrays = {f"{part}/{name}": value.cpu().numpy() for part, held in parts.items() for name, value in held.items()}
     facts = {name: getattr(outcome, name) for name in ("epoch", "best", "best_epoch", "log", "seconds")}
