@@ -256,16 +256,18 @@ class Layers:
         self, x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, wi: Tensor, wo: Tensor,
         bias: Tensor, slot: Tensor, owner: Tensor, dropout: float,
     ) -> Tensor:  # fmt: skip
-        x = self_block(x, norms[:, 0], qkv, o, bias, slot, owner, self.drop)
-        return feed_forward(x, norms[:, 1], wi, wo, self.drop)
+        first, second = norms.unbind(1)  # one gradient for all, where norms[:, 0] has one each
+        x = self_block(x, first, qkv, o, bias, slot, owner, self.drop)
+        return feed_forward(x, second, wi, wo, self.drop)
 
     def decoder_layer(
         self, x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, cross_q: Tensor, cross_o: Tensor, wi: Tensor,
         wo: Tensor, keys: Tensor, bias: Tensor, mine: Tensor, owner: Tensor, dropout: float,
     ) -> Tensor:  # fmt: skip
-        x = self_block(x, norms[:, 0], qkv, o, bias, mine, mine[None], self.drop)
-        x = cross_block(x, norms[:, 1], cross_q, cross_o, keys, mine, owner, self.drop)
-        return feed_forward(x, norms[:, 2], wi, wo, self.drop)
+        first, second, third = norms.unbind(1)
+        x = self_block(x, first, qkv, o, bias, mine, mine[None], self.drop)
+        x = cross_block(x, second, cross_q, cross_o, keys, mine, owner, self.drop)
+        return feed_forward(x, third, wi, wo, self.drop)
 
 
 def feed_forward(x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, drop: Dropout) -> Tensor:
