@@ -4,8 +4,8 @@
 
 Tokenizers that the paper does not have are compared with PRQ-KMeans, in tables of their own; so are runs that a time
 limit cut short (*.cut.jsonl beside the file), and every cell of the run list that is still missing is named. Without
---into the tables are printed. --figures FOLDER draws the validation curves of finished runs and, where k and beta were
-varied, the sensitivity figure.
+--into the tables are printed. --figures FOLDER draws the test figures of every run, the validation curves and, where k
+and beta were varied, the sensitivity figure.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from math import exp, log
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -46,7 +47,7 @@ def by_row(lines: list[dict], dataset: str, names: Sequence[str] = tuple(TOKENIZ
     for line in lines:
         if line["dataset"] == dataset:
             rows[line["tokenizer"]][line["seed"]] = line
-    return {name: rows[name] for name in names if name in rows}
+    return {name: dict(sorted(rows[name].items())) for name in names if name in rows}
 
 
 def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str:
@@ -60,6 +61,50 @@ def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str
     from scipy.stats import ttest_1samp
 
     return f"{mean(gaps):+.4f} (p = {ttest_1samp(gaps, 0.0).pvalue:.2f})"
+
+
+def overall(lines: list[dict], name: str, baseline: str, field: str) -> str:
+    """The relative difference to the baseline over all shared (dataset, seed) pairs, and the p-value of a paired t-test
+    on the logarithms of the figures."""
+    from scipy.stats import ttest_1samp
+
+    ratios = []
+    for dataset in DATASETS:
+        rows = by_row(lines, dataset, (name, baseline))
+        for seed in rows.get(name, {}).keys() & rows.get(baseline, {}).keys():
+            ratios.append(log(rows[name][seed]["test"][field] / rows[baseline][seed]["test"][field]))
+    if name == baseline or not ratios:
+        return ""
+    test = f"p = {ttest_1samp(ratios, 0.0).pvalue:.3f}, " if len(ratios) > 1 else ""
+    return f"{exp(mean(ratios)) - 1:+.1%} ({test}{len(ratios)} {'pair' if len(ratios) == 1 else 'pairs'})"
+
+
+def summary(lines: list[dict], baseline: str, names: Sequence[str]) -> str:
+    """The paper's table: Recall@20 and NDCG@20 of every tokenizer on every dataset, best means in bold."""
+    fields = ("item_recall@20", "item_ndcg@20")
+    found = {dataset: by_row(lines, dataset, names) for dataset in DATASETS}
+    datasets = [dataset for dataset in DATASETS if found[dataset]]
+    best = {
+        (dataset, field): max(mean(run["test"][field] for run in runs.values()) for runs in found[dataset].values())
+        for dataset in datasets
+        for field in fields
+    }
+    heads = [f"{dataset} {word}" for dataset in datasets for word in ("Recall", "NDCG")]
+    heads.append(f"NDCG against {baseline}, all pairs")
+    text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for name in names:
+        if not any(name in rows for rows in found.values()):
+            continue
+        cells = []
+        for dataset in datasets:
+            runs = found[dataset].get(name, {})
+            for field in fields:
+                value = mean(run["test"][field] for run in runs.values()) if runs else 0.0
+                mark = "**" if runs and value == best[dataset, field] else ""
+                cells.append(f"{mark}{value:.4f}{mark}{'' if len(runs) > 1 else '¹'}" if runs else "")
+        cells.append(overall(lines, name, baseline, "item_ndcg@20"))
+        text.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join([*text, "", "¹ one seed"])
 
 
 def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) -> str:
@@ -90,7 +135,11 @@ def missing(done: list[dict]) -> str:
 
 
 def section(done: list[dict], cut: list[dict]) -> str:
-    parts = []
+    parts = [
+        f"### All datasets{heading}\n\n{summary(done, baseline, names)}"
+        for heading, baseline, names in (PAPER, OURS)
+        if {line["tokenizer"] for line in done} & set(names) - {baseline}
+    ]
     for lines, warning in ((done, ""), (cut, ", cut short: not to be read as results")):
         for heading, baseline, names in (PAPER, OURS):
             for dataset in DATASETS:
@@ -101,7 +150,8 @@ def section(done: list[dict], cut: list[dict]) -> str:
 
 
 def draw(done: list[dict], folder: Path) -> None:
-    """tiger-curves.svg: validation NDCG@20 by epoch. tiger-sensitivity.svg: NDCG@20 by top-k and by beta."""
+    """tiger-main.svg: test NDCG@20 of every run. tiger-curves.svg: validation NDCG@20 by epoch. tiger-sensitivity.svg:
+    NDCG@20 by top-k and by beta."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -114,9 +164,17 @@ def draw(done: list[dict], folder: Path) -> None:
     betas = {10: "prq-beta10", 15: "prq-kmeans", 20: "prq-beta20", 25: "prq-beta25"}
     size = {"figsize": (4 * len(datasets), 3.2), "squeeze": False, "layout": "constrained"}
     curves, panels = plt.subplots(1, len(datasets), **size)
+    main, dots = plt.subplots(1, len(datasets), **size | {"figsize": (4 * len(datasets), 4)}, sharey=True)
+    shown = [name for name in (*TOKENIZERS, *BEYOND) if any(name == line["tokenizer"] for line in done)]
     sensitivity, pairs = plt.subplots(2, len(datasets), **size | {"figsize": (4 * len(datasets), 6)})
     for place, dataset in enumerate(datasets):
         rows = by_row(done, dataset)
+        for name, runs in by_row(done, dataset, shown).items():
+            values, at = [run["test"]["item_ndcg@20"] for run in runs.values()], shown.index(name)
+            dots[0][place].plot(values, [at] * len(values), "o", color="C0", ms=4, alpha=0.6)
+            dots[0][place].plot(mean(values), at, "|", color="black", ms=12)
+        dots[0][place].set(title=dataset, xlabel="test NDCG@20", yticks=range(len(shown)), yticklabels=shown)
+        dots[0][place].grid(axis="x", alpha=0.3)
         for name, runs in rows.items():
             if name in (*MAIN, "random"):
                 for seed, run in runs.items():
@@ -132,7 +190,9 @@ def draw(done: list[dict], folder: Path) -> None:
             for x, values in found.items():
                 axis.plot([x] * len(values), values, ".", color="grey", ms=4)
             axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20")
+    dots[0][0].invert_yaxis()
     folder.mkdir(parents=True, exist_ok=True)
+    main.savefig(folder / "tiger-main.svg")
     curves.savefig(folder / "tiger-curves.svg")
     sensitivity.savefig(folder / "tiger-sensitivity.svg")
 
