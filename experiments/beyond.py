@@ -1,0 +1,133 @@
+"""Tokenizers beyond the paper before any training: collisions, reconstruction, neighbours, behaviour.
+
+    python experiments/tiger_codes.py DATA -o CODES --seeds 3 --tokenizers NAMES
+    python experiments/beyond.py DATA CODES -o experiments/results/beyond.json
+    python experiments/beyond.py DATA CODES -o experiments/results/beyond.json --tables
+
+NAMES are prq-kmeans, rq-kmeans and those of BEYOND in `tiger_codes.py`. The last line prints the table of
+docs/results.md from the results of the one before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, stdev
+
+import numpy as np
+from tiger_codes import BEYOND, DATASETS, SIZES, embeddings
+
+NAMES = ("prq-kmeans", "rq-kmeans", *BEYOND)
+SAID = ("rq-unique", "prq-long-unique", "prq-anneal-unique", "prq-beam-unique", "prq-64")  # in words, not in the table
+COLUMNS = {  # heading: (figure, level or None, factor, digits)
+    "ICR %": ("icr_per_sid", None, 100, 2),
+    "items sharing a SID %": ("collision_per_item", None, 100, 2),
+    "error %": ("error", 2, 100, 2),
+    "nearest L1 %": ("nearest_share", 0, 100, 1),
+    "nearest L2 %": ("nearest_share", 1, 100, 1),
+    "overlap %": ("nearest_overlap", None, 100, 1),
+    "next L1 %": ("next_share", 0, 100, 2),
+    "next L2 %": ("next_share", 1, 100, 2),
+    "lift L1": ("next_lift", 0, 1, 1),
+}
+
+
+def reconstruction_errors(codes: np.ndarray, X: np.ndarray) -> list[float]:
+    """Per level, the share of the variance of X (n, d) that the best sum of one vector per token so far leaves.
+
+    The vectors are found by least squares from the codes alone, so that all tokenizers are measured alike; each takes a
+    degree of freedom, as in adjusted R^2: codes without meaning have an error of 1.
+    """
+    from scipy.sparse import csr_matrix, hstack
+
+    n, centred, errors = len(X), X - X.mean(axis=0, dtype=np.float64), []
+    ones = [csr_matrix((np.ones(n), (np.arange(n), column)), (n, SIZES[0])) for column in codes.T]
+    for level in range(1, len(ones) + 1):
+        design = hstack(ones[:level]).tocsr()
+        values, vectors = np.linalg.eigh((design.T @ design).toarray())
+        free = values > 1e-9 * values.max()
+        half = vectors[:, free] / np.sqrt(values[free])
+        explained = ((half.T @ (design.T @ centred)) ** 2).sum()
+        errors.append(float((1 - explained / (centred**2).sum()) * (n - 1) / (n - free.sum())))
+    return errors
+
+
+def figures(codes: np.ndarray, X: np.ndarray, steps: list[list[int]]) -> dict:
+    from sidkit import quality
+    from sidkit.report.behaviour import prefix_agreement
+    from sidkit.report.neighbours import neighbour_agreement
+
+    found, near, seen = (
+        quality(codes, SIZES),
+        neighbour_agreement(codes, SIZES, X),
+        prefix_agreement(codes, SIZES, steps),
+    )
+    names = ("icr_per_sid", "collision_per_item", "surplus_per_item", "largest_bucket", "utilisation", "prefix_gini")
+    return {name: found[name] for name in names} | {
+        "error": reconstruction_errors(codes, X),
+        "nearest_share": near["share"],
+        "nearest_overlap": near["overlap"],
+        "next_share": seen["share"],
+        "next_lift": seen["lift"],
+    }
+
+
+def work(data: Path, codes: Path) -> list[dict]:
+    import pyarrow.parquet as pq
+
+    runs = []
+    for dataset in DATASETS:
+        X = embeddings(data / dataset)
+        lists = pq.read_table(data / dataset / "sequences.parquet").column("items").to_pylist()
+        steps = [items[-3:-1] for items in lists]  # into the item of validation, which no tokenizer has seen
+        for name in NAMES:
+            for place in sorted((codes / dataset).glob(f"{name}-[0-9].npy")):
+                run = {"dataset": dataset, "tokenizer": name, "seed": int(place.stem[-1])}
+                runs.append(run | figures(np.load(place).astype(np.int64), X, steps))
+                print(json.dumps(runs[-1]), flush=True)
+    return runs
+
+
+def tables(runs: list[dict]) -> str:
+    rows = defaultdict(list)
+    for run in runs:
+        if run["tokenizer"] not in SAID:
+            rows[run["dataset"], run["tokenizer"]].append(run)
+    heads = [*COLUMNS, "seeds"]
+    text = [f"| data | tokenizer | {' | '.join(heads)} |", "|---|---|" + "---:|" * len(heads)]
+    for (dataset, name), some in rows.items():
+        cells = []
+        for figure, level, factor, digits in COLUMNS.values():
+            values = [factor * (run[figure] if level is None else run[figure][level]) for run in some]
+            spread = f" ±{stdev(values):.{digits}f}" if len(values) > 1 else ""
+            cells.append(f"{mean(values):.{digits}f}{spread}")
+        text.append(f"| {dataset} | {name} | {' | '.join(cells)} | {len(some)} |")
+    return "\n".join(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("codes", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--tables", action="store_true", help="print the table from the output of an earlier run")
+    options = parser.parse_args()
+    if not options.tables:
+        from codebook_quality import versions
+
+        where = {
+            "command": f"python experiments/beyond.py DATA CODES -o {options.output.name}",
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "options": {name: {"recipe": recipe, **chosen} for name, (recipe, chosen) in BEYOND.items()},
+        }
+        found = where | versions() | {"runs": work(options.data, options.codes)}
+        options.output.write_text(json.dumps(found) + "\n")
+    print(tables(json.loads(options.output.read_text())["runs"]))
+
+
+if __name__ == "__main__":
+    main()
