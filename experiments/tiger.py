@@ -9,6 +9,10 @@ list can be worked off in pieces: --minutes stops in time (runs that it cuts sho
 several processes can share a card, a dataset each. One cell alone:
 
     python experiments/tiger.py CODES -o cell.jsonl --datasets toys --tokenizers prq-kmeans --seeds 0
+
+What bfloat16 changes (the tables compare it with the runs above, where this file lies beside theirs):
+
+    python experiments/tiger.py CODES -o experiments/results/tiger.float32.jsonl --precision float32 --datasets lastfm
 """
 
 from __future__ import annotations
@@ -92,6 +96,7 @@ def main() -> None:
     parser.add_argument("--room", type=float, default=0.0, help="begin no dataset with fewer minutes left")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--precision", default="auto", help="of matrix products: auto, bfloat16, float32")
     options = parser.parse_args()
 
     from sidkit.retriever.loop import train_stack
@@ -100,7 +105,7 @@ def main() -> None:
     from sidkit.sequences import read_sequences
 
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
-    plan, device = Plan(epochs=options.epochs), find_device(options.device)
+    plan, device = Plan(epochs=options.epochs, precision=options.precision), find_device(options.device)
     done = set()
     if options.output.exists():
         found = map(json.loads, options.output.read_text().splitlines())

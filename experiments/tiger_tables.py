@@ -120,6 +120,21 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
     return "\n".join(text)
 
 
+def precision(done: list[dict], exact: list[dict]) -> str:
+    """Runs in float32 beside the same in bfloat16: the difference that precision makes, and the one that a seed makes."""
+    text = [
+        "| dataset | tokenizer | seed | NDCG@20 in bfloat16 | in float32 | epochs |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for line in exact:
+        name, seed = line["tokenizer"], line["seed"]
+        same = by_row(done, line["dataset"], (name,)).get(name, {}).get(seed)
+        if same:
+            values = " | ".join(f"{run['test']['item_ndcg@20']:.4f}" for run in (same, line))
+            text.append(f"| {line['dataset']} | {name} | {seed} | {values} | {same['epochs']}, {line['epochs']} |")
+    return "\n".join(text)
+
+
 def missing(done: list[dict]) -> str:
     """What of the run list is still to be done: three seeds of the main rows, one of all others."""
     have = {(line["dataset"], line["tokenizer"], line["seed"]) for line in done}
@@ -134,7 +149,7 @@ def missing(done: list[dict]) -> str:
     return "\n".join(text)
 
 
-def section(done: list[dict], cut: list[dict]) -> str:
+def section(done: list[dict], cut: list[dict], exact: list[dict]) -> str:
     parts = [
         f"### All datasets{heading}\n\n{summary(done, baseline, names)}"
         for heading, baseline, names in (PAPER, OURS)
@@ -145,6 +160,8 @@ def section(done: list[dict], cut: list[dict]) -> str:
             for dataset in DATASETS:
                 if by_row(lines, dataset, names).keys() - {baseline}:
                     parts.append(f"### {dataset}{heading}{warning}\n\n{table(lines, dataset, baseline, names)}")
+    if exact:
+        parts.append(f"### Precision\n\n{precision(done, exact)}")
     parts.append(f"### Still missing (seeds in brackets)\n\n{missing(done)}")
     return "\n\n".join(parts)
 
@@ -205,7 +222,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.figures:
         draw(read(options.results), options.figures)
-    text = section(read(options.results), read(options.results.with_suffix(".cut.jsonl")))
+    text = section(
+        *(read(options.results.with_suffix(ending)) for ending in (".jsonl", ".cut.jsonl", ".float32.jsonl"))
+    )
     if options.into is None:
         print(text)
         return
