@@ -51,6 +51,7 @@ BEYOND: dict[str, tuple[str, dict]] = {  # not in the paper; what the options me
     "prq-long-unique": ("prq-kmeans", {"iterations": 100, "spread": True}),
     "prq-anneal-unique": ("prq-kmeans", {"way": "anneal", "spread": True}),
     "prq-beam-unique": ("prq-kmeans", {"beam": 16, "spread": True}),
+    "prq-128-unique": ("prq-kmeans", {"sizes": [128, 256, 256], "spread": True}),
     "prq-64-unique": ("prq-kmeans", {"sizes": [64, 256, 256], "spread": True}),
     "prq-co": ("prq-kmeans", {"together": 0.5}),  # another input: training interactions as well
     "prq-co-unique": ("prq-kmeans", {"together": 0.5, "spread": True}),
