@@ -103,6 +103,14 @@ def test_encode_parts_items_that_share_a_sid(made, tmp_path):
     assert "--spread needs all items in one place" in refused
 
 
+def test_encode_tells_machines_what_it_wrote(made, tmp_path):
+    told = json.loads(sidkit("encode", made / "tok", made / "items.npy", "-o", tmp_path / "s.parquet", "--json"))
+    assert told["output"] == str(tmp_path / "s.parquet")
+    assert (told["items"], told["sizes"], told["ran"]["device"]) == (400, [16, 8, 4], "cpu")
+    refused = sidkit("encode", made / "tok", made / "items.npy", "-o", "-", "--json", check=1)
+    assert "-o - prints the semantic IDs themselves" in refused
+
+
 def test_lookup_finds_items_sids_and_prefixes(made):
     table = SidTable.from_parquet(made / "sids.parquet")
     found = json.loads(sidkit("lookup", made / "sids.parquet", "item-7", "--items", made / "items.parquet", "--json"))

@@ -184,24 +184,37 @@ def test_a_device_that_is_not_there_is_named(X, monkeypatch):
         sidkit.prq_kmeans((4,)).fit(X, device="cuda:2")
 
 
-def test_fit_says_what_ran_where(X, tmp_path):
+def test_fit_and_encode_say_what_ran_where(X, tmp_path):
     from typer.testing import CliRunner
 
     from sidkit.cli import app
 
     np.save(tmp_path / "x.npy", X)
-    device = "cuda" if ON_GPU else "cpu"
-    arguments = ["fit", str(tmp_path / "x.npy"), "-o", str(tmp_path / "tok"), "--sizes", "6-4", "--device", device]
-    text = CliRunner().invoke(app, arguments).output
-    told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).output)["ran"]
-    if ON_GPU:
-        name = torch.cuda.get_device_name()
-        assert f"ran on {name}: rows on the card, scored in fp16 while fitting, peak 0." in text
-        assert told["device"] == name
-        assert told["peak_bytes"] > 0
-    else:
-        assert "ran on the CPU, " in text
-        assert told == {"device": "cpu", "threads": told["threads"]}
+    items, made, tok = (str(tmp_path / name) for name in ("x.npy", "sids.parquet", "tok"))
+    device = ["--device", "cuda" if ON_GPU else "cpu"]
+    for command, scored in (
+        (["fit", items, "-o", tok, "--sizes", "6-4"], "scored in fp16 while fitting, "),
+        (["encode", tok, items, "-o", made], ""),
+    ):
+        text = CliRunner().invoke(app, command + device).output
+        told = json.loads(CliRunner().invoke(app, [*command, *device, "--json"]).output)["ran"]
+        if ON_GPU:
+            name = torch.cuda.get_device_name()
+            assert f"ran on {name}: rows on the card, {scored}peak 0." in text
+            assert told["device"] == name
+            assert told["peak_bytes"] > 0
+            assert ("scored_in" in told) == bool(scored)
+        else:
+            assert f"ran on the CPU, {told['threads']} thread" in text
+            assert told == {"device": "cpu", "threads": told["threads"]}
+
+
+def test_a_place_is_said_in_a_line():
+    card = {"device": "NVIDIA H200", "rows": "on the card", "peak_bytes": 1_260_000_000}
+    assert place.said(card) == "ran on NVIDIA H200: rows on the card, peak 1.26 GB of device memory"
+    scored = place.said(card | {"scored_in": ["fp16", "tf32"]})
+    assert "rows on the card, scored in fp16 and tf32 while fitting, peak 1.26 GB" in scored
+    assert place.said({"device": "cpu", "threads": 1}) == "ran on the CPU, 1 thread at most"
 
 
 # ------------------------------------------------------------------ sizes for a device

@@ -1,5 +1,6 @@
 """The same tokens on a cluster, whatever becomes of its processes. A real Ray, started once on this machine."""
 
+import json
 import os
 import signal
 import subprocess
@@ -320,6 +321,10 @@ def test_a_driver_that_dies_comes_back_with_resume(data, crew, tmp_path, rng):
     encode = [sys.executable, "-m", "sidkit", "encode", str(tmp_path / "tok"), str(data[7]), "-o"]
     told = subprocess.run([*encode, str(tmp_path / "out"), "--ray", address], capture_output=True, text=True)
     assert "wrote 900 semantic IDs to 7 files; next" in told.stdout, told.stderr
+    assert "ran on Ray: " in told.stdout
+    again = [*encode, str(tmp_path / "out"), "--ray", address, "--json"]
+    figures = json.loads(subprocess.run(again, capture_output=True, text=True).stdout)
+    assert (figures["items"], figures["files"], figures["kept_files"], figures["ran"]["device"]) == (900, 7, 7, "ray")
     table = sidkit.SidTable.from_parquet(tmp_path / "out")
     assert np.array_equal(table.codes, sidkit.load(tmp_path / "whole").encode(open_embeddings(data[1])))
     assert len(crew.ray.nodes()) == 1  # the cluster was only used

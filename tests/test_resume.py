@@ -136,7 +136,10 @@ def test_windows_that_were_encoded_are_not_encoded_again(rng, tmp_path, monkeypa
     (tmp_path / "c" / "rows-300").rename(tmp_path / "gone")
     seen = []
     monkeypatch.setattr(type(fitted.chain), "tokens", lambda self, x, codes: seen.append(len(x)) or whole[300:600])
-    assert np.array_equal(fitted.encode(X, checkpoint=tmp_path / "c"), whole)
-    assert seen == [300]
+    ran = {}
+    assert np.array_equal(fitted.encode(X, checkpoint=tmp_path / "c", ran=ran), whole)
+    assert (seen, ran["device"]) == ([300], "cpu")
+    fitted.encode(X, checkpoint=tmp_path / "c", ran=(nothing := {}))
+    assert nothing == {}
     with pytest.raises(sidkit.SidkitError, match="another"):
         fitted.encode(X + 1, checkpoint=tmp_path / "c")

@@ -54,24 +54,28 @@ def require_gpu(device: str) -> None:
         raise SpecError(f"there is no device {device!r}; this machine has cuda:0 to cuda:{count - 1}")
 
 
-def place_of(rows: Rows | None) -> dict[str, Any]:
-    """Where rows were worked on, for people and machines; empty where the rows do not say."""
+def place_of(rows: Rows | None, encoding: bool = False) -> dict[str, Any]:
+    """Where rows were worked on, for people and machines; empty where the rows do not say.
+
+    encoding leaves out how rows were scored, which is a fit's matter.
+    """
     if isinstance(rows, LocalRows):
         return {"device": "cpu", "threads": native.threads()}
     describe = getattr(rows, "place", None)
-    return describe() if describe is not None else {}
+    place = describe() if describe is not None else {}
+    return {name: value for name, value in place.items() if name != "scored_in" or not encoding}
 
 
 def said(place: Mapping[str, Any]) -> str:
     """A place as a line of text."""
     if place.get("device") == "cpu":
-        return f"ran on the CPU, {place['threads']} threads at most"
+        threads = place["threads"]
+        return f"ran on the CPU, {threads} thread{'s' if threads != 1 else ''} at most"
     if place.get("device") == "ray":
         return f"ran on Ray: {place['workers']} workers of {place['cpus']} CPUs, {place['retries']} replaced on the way"
-    return (
-        f"ran on {place['device']}: rows {place['rows']}, scored in {' and '.join(place['scored_in'])} while fitting, "
-        f"peak {place['peak_bytes'] / 1e9:.2f} GB of device memory"
-    )
+    scored = f"scored in {' and '.join(place['scored_in'])} while fitting, " if "scored_in" in place else ""
+    peak = f"peak {place['peak_bytes'] / 1e9:.2f} GB of device memory"
+    return f"ran on {place['device']}: rows {place['rows']}, {scored}{peak}"
 
 
 def _size(part: Any) -> float:

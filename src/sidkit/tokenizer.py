@@ -18,7 +18,7 @@ from .engine import native
 from .errors import InputError, SpecError
 from .geometry import Array
 from .open import as_rows
-from .place import work_of_fit
+from .place import place_of, work_of_fit
 from .prepare import FittedRemoveMean
 from .progress import Progress, Silent
 from .rows import Rows, leading_steps
@@ -133,6 +133,7 @@ class FittedTokenizer:
         progress: Progress | None = None,
         checkpoint: str | Path | None = None,
         spread: bool = False,
+        ran: dict[str, Any] | None = None,
     ) -> NDArray[np.int32]:
         """Semantic IDs of embeddings: int32, (n, number of tokens).
 
@@ -140,6 +141,7 @@ class FittedTokenizer:
         killed and is made again does not repeat them.
         spread deals the last tokens out so that these rows share as few SIDs as they can (`sidkit.spread`): for a whole
         catalogue at once, since a row's last token then depends on the others.
+        ran, where given, is filled with where the rows were worked on (`place.place_of`); nothing where no row was.
         """
         report = progress or Silent()
         if spread:
@@ -147,14 +149,17 @@ class FittedTokenizer:
             from .spread import spread as spread_out
 
             require_spreadable(self)
-            return spread_out(self, X, self.encode(X, device, progress, checkpoint), report)
+            return spread_out(self, X, self.encode(X, device, progress, checkpoint, ran=ran), report)
         if checkpoint is not None:
             from .windows import encode_in_windows
 
-            return encode_in_windows(self, X, device, report, checkpoint)
+            return encode_in_windows(self, X, device, report, checkpoint, ran)
         rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
         report.start("encode", rows.shape[0])
-        return rows.map(self.chain).codes()
+        rows = rows.map(self.chain)
+        if ran is not None:
+            ran.update(place_of(rows, encoding=True))
+        return rows.codes()
 
     @cached_property
     def chain(self) -> Chain:

@@ -16,7 +16,7 @@ from .card import fingerprint
 from .checkpoint import Checkpoint
 from .checks import Checked
 from .open import as_rows, as_source
-from .place import chosen
+from .place import chosen, place_of
 from .progress import Progress
 from .rows import Wrapped
 from .spec import to_plain
@@ -56,9 +56,17 @@ class Window(Wrapped):
 
 
 def encode_in_windows(
-    fitted: FittedTokenizer, X: Any, device: str, report: Progress, folder: str | Path
+    fitted: FittedTokenizer,
+    X: Any,
+    device: str,
+    report: Progress,
+    folder: str | Path,
+    ran: dict[str, Any] | None = None,
 ) -> NDArray[np.int32]:
-    """The tokens of all rows; those of windows that lie in the folder are not computed again."""
+    """The tokens of all rows; those of windows that lie in the folder are not computed again.
+
+    ran, where given, is filled with where the others were.
+    """
     source = Checked(as_source(X))
     rows = as_rows(source, "cpu", report, d=fitted.d, check="done")
     device = chosen(device, source, sum(fitted.sizes) if fitted.dtype == "float32" else 0.0)
@@ -69,8 +77,10 @@ def encode_in_windows(
         window = Window(source, start, min(start + WINDOW, len(out)))
         saved = kept.load(f"rows-{start}")
         if saved is None:
-            part = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check="done")
-            codes = part.map(fitted.chain).codes()
+            part = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check="done").map(fitted.chain)
+            codes = part.codes()
+            if ran is not None:
+                ran.update(place_of(part, encoding=True))
             kept.save(f"rows-{start}", {"codes": codes}, {})
         else:
             codes = saved[0]["codes"]

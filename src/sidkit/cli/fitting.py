@@ -119,6 +119,7 @@ def encode(
     ray: Ray = None,
     workers: Workers = None,
     cpus: Cpus = 1,
+    as_json: Json = False,
 ) -> None:
     """sidkit encode tok/ items.parquet -o sids.parquet
 
@@ -129,6 +130,7 @@ def encode(
     token, so encode the whole catalogue at once.
     """
     from ..files import discard
+    from ..place import said
     from ..sids import SidTable, template_named
     from ..store import load
     from ..terminal import Terminal
@@ -136,6 +138,8 @@ def encode(
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
     if not to_stream:
         require_writable(output)
+    elif as_json:
+        raise SpecError("--json tells of what was written to a file; -o - prints the semantic IDs themselves")
     if ray is not None:
         if to_stream:
             raise SpecError("with --ray the output is a folder or an address, not -")
@@ -145,12 +149,13 @@ def encode(
             ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             with rows_on_ray(embeddings, *ways, check=False) as rows:
                 done = rows.encode(fitted, output, template, bad_rows.value)
-        tell_encoded(done, output)
+        tell_encoded(done, output, rows.place(), as_json)
         return
+    ran: dict[str, Any] = {}
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
         unfinished = None if to_stream else fresh_unfinished(output, resume)
-        codes = fitted.encode(source, device=device, progress=progress, checkpoint=unfinished, spread=spread)
+        codes = fitted.encode(source, device=device, progress=progress, checkpoint=unfinished, spread=spread, ran=ran)
     table = SidTable(ids_of(source), codes, fitted.sizes)
     if unfinished is None:
         for item, sid in zip(table.ids.to_pylist(), table.strings(form).to_pylist(), strict=True):
@@ -158,6 +163,11 @@ def encode(
         return
     table.to_parquet(output, form)
     discard(unfinished)
+    if as_json:
+        print(json.dumps({"output": str(output), "items": len(table), "sizes": fitted.sizes, "ran": ran}))
+        return
+    if ran:
+        print(said(ran))
     print(f"wrote {len(table):,} semantic IDs to {output}; next: sidkit report {output}")
 
 

@@ -1,5 +1,6 @@
 """--ray on fit and encode: the same work by the workers of a cluster."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -89,7 +90,14 @@ def tell_left_out(rows: "RayRows", output: Path) -> None:
     print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
 
 
-def tell_encoded(done: "Encoded", output: Path | str) -> None:
-    """What was written."""
+def tell_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_json: bool) -> None:
+    """What was written, and who did it."""
+    if as_json:
+        told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
+        print(json.dumps(told | {"ran": ran}))
+        return
+    from ..place import said
+
     kept = f" ({done.kept} were there already)" if done.kept else ""
+    print(said(ran))
     print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: sidkit report {output}")
