@@ -1,6 +1,7 @@
 """Two tokenizers on the same items: pairs counted one by one, the case studies by planted answers, the page."""
 
 import json
+from html import unescape
 from itertools import combinations
 
 import numpy as np
@@ -15,7 +16,7 @@ from sidkit.errors import InputError, SpecError
 from sidkit.recipes import prq_kmeans, rq_kmeans
 from sidkit.report.cases import RULES, collision_case, query_case
 from sidkit.report.compare import compare
-from sidkit.report.compare_page import compare_page, comparison_figures, sides_of
+from sidkit.report.compare_page import compare_page, comparison_figures, pairs_of, sides_of
 from sidkit.report.contrast import aligned, contrast
 from sidkit.sids import SidTable
 from test_cli import sidkit
@@ -174,6 +175,21 @@ class TestCommands:
         again = sidkit("compare", shop / "items.parquet", "-o", tmp_path / "compare-runs", *arguments)
         assert "3 runs over seeds 0, 1; 2 were on disk already" in again
 
+    def test_compare_tells_machines_what_one_separates_and_another_merges(self, shop, tmp_path):
+        arguments = ("-r", f"{shop / 'tok-a'},{shop / 'tok-b'}", "-o", tmp_path / "compare.html", "--json")
+        told = json.loads(sidkit("compare", shop / "items.parquet", *arguments, "--map", "pca"))
+        a, b = (str(shop / name) for name in ("tok-a", "tok-b"))
+        assert [(one["merged_by"], one["separated_by"]) for one in told["pairs"]] == [(a, b), (b, a)]
+        tables = [SidTable.from_parquet(shop / f"{name}.parquet") for name in "ab"]
+        texts = pq.read_table(shop / "items.parquet")["title"].to_pylist()
+        for one, (first, second) in zip(told["pairs"], (tables, tables[::-1]), strict=True):
+            assert one["groups"]
+            assert one == {k: one[k] for k in ("merged_by", "separated_by")} | contrast(first, second, texts)
+        page = (tmp_path / "compare.html").read_text()
+        assert all(group["sid"] in unescape(page) for one in told["pairs"] for group in one["groups"])
+        bare = json.loads(sidkit("compare", shop / "items.parquet", *arguments[:2], "-o", tmp_path / "runs", "--json"))
+        assert bare == told
+
 
 @pytest.fixture(scope="module")
 def made(shop, tmp_path_factory):
@@ -184,7 +200,8 @@ def made(shop, tmp_path_factory):
     found = compare(X, {"prq": prq_kmeans((4, 4, 4)), "rq <b>": rq_kmeans((4, 4, 4))}, [0, 1, 2], folder)
     sides = sides_of(found, X, ids)
     figures = comparison_figures(found, sides, "pca")
-    (folder / "page.html").write_text(compare_page(found, sides, figures, "Shop & co", texts.to_pylist()))
+    pairs = pairs_of(sides, texts.to_pylist())
+    (folder / "page.html").write_text(compare_page(found, sides, figures, "Shop & co", pairs))
     return folder / "page.html", found, figures
 
 

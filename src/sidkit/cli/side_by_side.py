@@ -84,23 +84,27 @@ def compare(
         check_formats(formats.split(","))
     for path in filter(None, (output, folder, figures)):
         require_writable(path)
+    as_json = as_json or form == "json"
+    pairs: list[dict[str, Any]] = []
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, folder, progress)
         found = compare(source, tokenizers, read_seeds(seeds), folder, progress, device)
-        if as_page or figures:
-            from ..report.compare_page import compare_page, comparison_figures, sides_of
+        if as_page or figures or as_json:
+            from ..report.compare_page import compare_page, comparison_figures, pairs_of, sides_of
 
             ids = ids_of(source)
-            names = _texts(items, text, embeddings, ids)
             sides = sides_of(found, source, ids, progress, device)
-            progress.start("figures", 0)
-            drawn = comparison_figures(found, sides, map_by)
+            if as_page or as_json:
+                pairs = pairs_of(sides, _texts(items, text, embeddings, ids))
+            if as_page or figures:
+                progress.start("figures", 0)
+                drawn = comparison_figures(found, sides, map_by)
             if as_page:
-                write_page(output, compare_page(found, sides, drawn, f"Tokenizers on {Path(embeddings).stem}", names))
+                write_page(output, compare_page(found, sides, drawn, f"Tokenizers on {Path(embeddings).stem}", pairs))
             if figures is not None:
                 write_figures(drawn, figures, formats.split(","))
-    if as_json or form == "json":
-        print(found.json())
+    if as_json:
+        print(found.json(pairs))
     elif form == "table":
         print_comparison(found)
     else:

@@ -87,9 +87,10 @@ class Comparison:
             for label in self.figures
         ]
 
-    def json(self) -> str:
-        """Every figure of every run."""
-        return json.dumps({"seeds": list(self.seeds), "figures": self.figures}, indent=1)
+    def json(self, pairs: Sequence[Mapping[str, Any]] | None = None) -> str:
+        """Every figure of every run and, where given, what each separates of what another merges (`pairs_of`)."""
+        told = {"seeds": list(self.seeds), "figures": self.figures}
+        return json.dumps(told if pairs is None else told | {"pairs": pairs}, indent=1)
 
 
 FORMS = ("table", "json", "markdown", "latex")

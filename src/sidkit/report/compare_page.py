@@ -23,7 +23,7 @@ from .figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from .html import chips, figure_section, look_for, page, section, short, table
 from .words import LOOK_FOR, TITLES
 
-__all__ = ["Side", "compare_page", "comparison_figures", "sides_of"]
+__all__ = ["Side", "compare_page", "comparison_figures", "pairs_of", "sides_of"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,18 @@ def sides_of(found: Comparison, X: Any, ids: Any, progress: Progress | None = No
         codes = fitted.encode(X, device=device, progress=progress or Silent())
         sides.append(Side(label, SidTable(ids, codes, fitted.sizes), fitted.codebooks))
     return sides
+
+
+def pairs_of(sides: Sequence[Side], texts: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """For each two tokenizers, both ways, what one separates of what the other merges.
+
+    merged_by, separated_by   the labels of the two; the rest is of `contrast`
+    """
+    return [
+        {"merged_by": a.label, "separated_by": b.label} | contrast(a.table, b.table, texts)
+        for one, other in combinations(sides, 2)
+        for a, b in ((one, other), (other, one))
+    ]
 
 
 def comparison_figures(found: Comparison, sides: Sequence[Side], map_by: str = "auto") -> list[Figure]:
@@ -122,9 +134,13 @@ def _map(sides: Sequence[Side], map_by: str) -> list[Figure]:
 
 
 def compare_page(
-    found: Comparison, sides: Sequence[Side], figures: Sequence[Figure], name: str, texts: Sequence[str] | None = None
+    found: Comparison,
+    sides: Sequence[Side],
+    figures: Sequence[Figure],
+    name: str,
+    pairs: Sequence[Mapping[str, Any]],
 ) -> str:
-    """One self-contained HTML document. texts: of the items, in the order of the tables."""
+    """One self-contained HTML document. pairs: as `pairs_of` gives them."""
     n = len(sides[0].table)
     sections = [
         ("verdict", "", _verdict(found, sides)),
@@ -133,7 +149,7 @@ def compare_page(
         (
             "pairs",
             "What one separates",
-            section("pairs", "What one separates and another merges", _pairs(sides, texts)),
+            section("pairs", "What one separates and another merges", _pairs(pairs)),
         ),
     ]
     seeds = f"seeds {', '.join(map(str, found.seeds))}" if len(found.seeds) > 1 else f"seed {found.seeds[0]}"
@@ -185,19 +201,16 @@ def _table(found: Comparison) -> str:
     return look_for(LOOK_FOR["table"]) + table(["method", *(heading for heading, _ in found.columns())], rows)
 
 
-def _pairs(sides: Sequence[Side], texts: Sequence[str] | None) -> str:
-    parts = [look_for(LOOK_FOR["pairs"])]
-    for one, other in combinations(sides, 2):
-        parts += [_direction(a, b, contrast(a.table, b.table, texts)) for a, b in ((one, other), (other, one))]
-    return "".join(parts)
+def _pairs(pairs: Sequence[Mapping[str, Any]]) -> str:
+    return look_for(LOOK_FOR["pairs"]) + "".join(map(_direction, pairs))
 
 
-def _direction(a: Side, b: Side, found: Mapping[str, Any]) -> str:
-    merged, separated = found["pairs_merged"], found["pairs_separated"]
-    title = f"Merged by {a.label}, separated by {b.label}"
+def _direction(found: Mapping[str, Any]) -> str:
+    a, b, merged, separated = (found[k] for k in ("merged_by", "separated_by", "pairs_merged", "pairs_separated"))
+    title = f"Merged by {a}, separated by {b}"
     share = f" ({separated / merged:.1%})" if merged else ""
     said = (
-        f"{a.label} puts {merged:,} pairs of items on one SID; {b.label} separates {separated:,} of them{share} and "
+        f"{a} puts {merged:,} pairs of items on one SID; {b} separates {separated:,} of them{share} and "
         f"gives {found['items_separated']:,} of the items a SID of their own."
     )
     groups = "".join(_group(group) for group in found["groups"])
