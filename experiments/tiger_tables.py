@@ -121,7 +121,7 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
 
 
 def precision(done: list[dict], exact: list[dict]) -> str:
-    """Runs in float32 beside the same in bfloat16: the difference that precision makes, and the one that a seed makes."""
+    """Runs in float32 beside the same in bfloat16: what precision changes, and what a seed does."""
     text = [
         "| dataset | tokenizer | seed | NDCG@20 in bfloat16 | in float32 | epochs |",
         "|---|---|---:|---:|---:|---:|",

@@ -88,6 +88,8 @@ def same(ours, reference, inputs, tolerance):
     pairs = [(ours, reference)]
     grads = (torch.autograd.grad((out * g).sum(), inputs) for out in (ours, reference))
     pairs += list(zip(*grads, strict=True))
+    if ON_GPU:
+        torch.cuda.synchronize()  # gradients of matrices have a stream of their own
     for number, (a, b) in enumerate(pairs):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         a, b = a.detach().double(), b.detach().double()
@@ -117,7 +119,7 @@ def test_feed_forward(share, setting):
         random(R, ROWS * W, D), random(R, D),
         random(R, D, WIDE, dtype=dtype, scale=0.1), random(R, WIDE, D, dtype=dtype, scale=0.1),
     )  # fmt: skip
-    ours = fused.feed_forward(*inputs, fused.Dropout(share, seed))
+    ours = fused.Layers(fused.Dropout(share, seed), DEVICE).feed_forward(*inputs)
     same(ours, feed_forward(*inputs, seed), inputs, tolerance)
 
 
@@ -128,7 +130,7 @@ def test_self_block(share, setting):
         random(R, ROWS * W, D), random(R, D), random(R, D, 3 * HEADS * E, dtype=dtype, scale=0.1),
         random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, HEADS, W, W),
     )  # fmt: skip
-    ours = fused.self_block(*inputs, slot, owner, fused.Dropout(share, seed))
+    ours = fused.Layers(fused.Dropout(share, seed), DEVICE).self_block(*inputs, slot, owner)
     same(ours, self_block(*inputs, slot, owner, seed), inputs, tolerance)
 
 
@@ -139,7 +141,7 @@ def test_cross_block(share, setting):
         random(R, ROWS * 9, D), random(R, D), random(R, D, HEADS * E, dtype=dtype, scale=0.1),
         random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, ROWS, W, 2, HEADS, E, dtype=dtype),
     )  # fmt: skip
-    ours = fused.cross_block(*inputs, mine, owner, fused.Dropout(share, seed))
+    ours = fused.Layers(fused.Dropout(share, seed), DEVICE).cross_block(*inputs, mine, owner)
     same(ours, cross_block(*inputs, mine, owner, seed), inputs, tolerance)
 
 
@@ -175,8 +177,9 @@ def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
     list(stack.epoch([3, 4], [0, 0]))
     stack.at.zero_()
     batch, weights = stack.batch(), list(stack.copies.values())
-    layers = fused.Layers(fused.Dropout(0.0, torch.zeros(R, dtype=torch.int32)))
-    kernels = network.Parts(encoder_layer=layers.encoder_layer, decoder_layer=layers.decoder_layer)
+    layers = fused.Layers(fused.Dropout(0.0, torch.zeros(R, dtype=torch.int32)), "cpu")
+    names = ("unstack", "encoder_layer", "decoder_layer")
+    kernels = network.Parts(**{name: getattr(layers, name) for name in names})
     found = []
     for parts in (kernels, network.Parts()):
         losses = network.loss(stack.copies, stack.plan.shape, 2, batch, 0.0, parts)

@@ -1,7 +1,7 @@
 """T5's blocks as Triton kernels: fewer, larger steps than a compiler finds, for models as small as TIGER's.
 
-    norm_matmul    y = norm(x) w, or relu of it with dropout       attention        all of one head in one program
-    matmul_add     y = x + dropout(h w)                            feed_forward, self_block, cross_block: with gradients
+    norm_matmul    norm(x) w, or relu of it with dropout       attention    all of a row's head in one program
+    matmul_add     x + dropout(h w)                            Layers       a model's layers, with gradients
 
 Shapes as in network.py: R runs, each with its own weights. Nothing random is stored: whether an element is dropped is a
 hash of the run's seed, the place in the model and the element's number, computed again for the gradient. Matrix
@@ -18,7 +18,7 @@ import triton
 
 from . import fused_kernels as kernels
 
-__all__ = ["Dropout", "Layers", "attention", "cross_block", "feed_forward", "matmul_add", "norm_matmul", "self_block"]
+__all__ = ["Dropout", "Layers", "attention", "matmul_add", "norm_matmul"]
 
 Tensor = Any
 TILES: dict[str, dict[str, int]] = {  # as measured on an H200 with the paper's model
@@ -167,14 +167,48 @@ def _attention_gradient(
     return None if bias is None else part.sum(2)
 
 
-def _weight_gradient(rows: Tensor, g: Tensor) -> Tensor:
-    return torch.bmm(rows.transpose(1, 2), g)
+class Aside:
+    """A second stream for what nobody waits for: gradients of matrices, beside those that the next block needs."""
+
+    def __init__(self, device: Any) -> None:
+        self.stream = torch.cuda.Stream(device) if torch.device(device).type == "cuda" else None
+        self.held: list[Tensor] = []  # what the other stream reads must not be freed before
+
+    def product(self, rows: Tensor, g: Tensor) -> Tensor:
+        """rows^T g, to be used after `join`."""
+        if self.stream is None:
+            return torch.bmm(rows.transpose(1, 2), g)
+        self.held += [rows, g]
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            return torch.bmm(rows.transpose(1, 2), g)
+
+    def join(self) -> None:
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+        self.held.clear()
+
+
+class Unstacked(torch.autograd.Function):  # type: ignore[misc]
+    """The matrices of the layers, (R, layers, ...) -> one for each; their gradients are waited for here."""
+
+    @staticmethod
+    def forward(ctx: Any, matrices: Tensor, aside: Aside) -> Any:
+        ctx.aside = aside
+        return matrices.unbind(1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        ctx.aside.join()
+        return torch.stack(grads, 1), None
 
 
 class FeedForward(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, share: float, seed: Any, place: int) -> Any:
-        x = x.contiguous()
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, aside: Aside, share: float, seed: Any, place: int
+    ) -> Any:
+        x, ctx.aside = x.contiguous(), aside
         h, normed = _forward(x, scale, wi, True, (share, seed, place), keep=True)
         ctx.save_for_backward(x, scale, wi, wo, h, normed, seed)
         ctx.drop = share, place
@@ -185,17 +219,18 @@ class FeedForward(torch.autograd.Function):  # type: ignore[misc]
         x, scale, wi, wo, h, normed, seed = ctx.saved_tensors
         (share, place), dy = ctx.drop, dy.contiguous()
         dh, dropped = _hidden_gradient(dy, wo, h, True, (share, seed, place + 1))
+        dwi = ctx.aside.product(normed, dh)
         dx, dscale = _norm_gradient(x, scale, dh, wi, dy)
-        return dx, dscale, _weight_gradient(normed, dh), _weight_gradient(h, dropped), None, None, None
+        return dx, dscale, dwi, ctx.aside.product(h, dropped), *[None] * 4
 
 
 class SelfBlock(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, scale: Tensor, qkv: Tensor, o: Tensor, bias: Tensor, mine: Tensor, owner: Tensor,
-        share: float, seed: Any, place: int,
+        aside: Aside, share: float, seed: Any, place: int,
     ) -> Any:  # fmt: skip
-        x, bias = x.contiguous(), bias.contiguous()
+        x, bias, ctx.aside = x.contiguous(), bias.contiguous(), aside
         parts, normed = _forward(x, scale, qkv, False, None, keep=True)
         parts = parts.view(len(x), *mine.shape[-2:], 3, bias.shape[1], -1)
         q, k, v = parts.unbind(3)
@@ -208,23 +243,24 @@ class SelfBlock(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, dy: Tensor) -> Any:
         x, scale, qkv, o, bias, mine, owner, parts, normed, mixed, seed = ctx.saved_tensors
         (share, place), dy = ctx.drop, dy.contiguous()
-        do, dropped = _hidden_gradient(dy, o, mixed, False, (share, seed, place + 1))
+        dmixed, dropped = _hidden_gradient(dy, o, mixed, False, (share, seed, place + 1))
+        do = ctx.aside.product(mixed, dropped)
         grads = torch.empty_like(parts)
         (q, k, v), (dq, dk, dv) = parts.unbind(3), grads.unbind(3)
-        dbias = _attention_gradient(q, k, v, bias, mine, owner, do, dq, dk, dv, (share, seed, place))
+        dbias = _attention_gradient(q, k, v, bias, mine, owner, dmixed, dq, dk, dv, (share, seed, place))
         grads = grads.view(*x.shape[:2], -1)
+        dqkv = ctx.aside.product(normed, grads)
         dx, dscale = _norm_gradient(x, scale, grads, qkv, dy)
-        dqkv, do = _weight_gradient(normed, grads), _weight_gradient(mixed, dropped)
-        return dx, dscale, dqkv, do, dbias, None, None, None, None, None
+        return dx, dscale, dqkv, do, dbias, *[None] * 6
 
 
 class CrossBlock(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, scale: Tensor, wq: Tensor, o: Tensor, keys: Tensor, mine: Tensor, owner: Tensor,
-        share: float, seed: Any, place: int,
+        aside: Aside, share: float, seed: Any, place: int,
     ) -> Any:  # fmt: skip
-        x, keys = x.contiguous(), keys.contiguous()
+        x, keys, ctx.aside = x.contiguous(), keys.contiguous(), aside
         q, normed = _forward(x, scale, wq, False, None, keep=True)
         q = q.view(len(x), *mine.shape[-2:], *keys.shape[4:])
         k, v = keys.unbind(3)
@@ -237,53 +273,59 @@ class CrossBlock(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, dy: Tensor) -> Any:
         x, scale, wq, o, keys, mine, owner, q, normed, mixed, seed = ctx.saved_tensors
         (share, place), dy = ctx.drop, dy.contiguous()
-        do, dropped = _hidden_gradient(dy, o, mixed, False, (share, seed, place + 1))
+        dmixed, dropped = _hidden_gradient(dy, o, mixed, False, (share, seed, place + 1))
+        do = ctx.aside.product(mixed, dropped)
         dq, dkeys = torch.empty_like(q), torch.empty_like(keys)
         (k, v), (dk, dv) = keys.unbind(3), dkeys.unbind(3)
-        _attention_gradient(q, k, v, None, mine, owner, do, dq, dk, dv, (share, seed, place))
+        _attention_gradient(q, k, v, None, mine, owner, dmixed, dq, dk, dv, (share, seed, place))
         dq = dq.view(*x.shape[:2], -1)
+        dwq = ctx.aside.product(normed, dq)
         dx, dscale = _norm_gradient(x, scale, dq, wq, dy)
-        return dx, dscale, _weight_gradient(normed, dq), _weight_gradient(mixed, dropped), dkeys, *[None] * 5
+        return dx, dscale, dwq, do, dkeys, *[None] * 6
 
 
 class Layers:
-    """network.py's encoder_layer and decoder_layer, by the kernels; the share to drop is that of `drop`."""
+    """network.py's encoder_layer and decoder_layer, by the kernels; the share to drop is that of `drop`.
 
-    def __init__(self, drop: Dropout) -> None:
-        self.drop = drop
+    The matrices have to come from `unstack`: their gradients are computed on a stream of their own.
+    """
+
+    def __init__(self, drop: Dropout, device: Any) -> None:
+        self.drop, self.aside = drop, Aside(device)
+
+    def unstack(self, matrices: Tensor) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = Unstacked.apply(matrices, self.aside)
+        return found
 
     def encoder_layer(
         self, x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, wi: Tensor, wo: Tensor,
         bias: Tensor, slot: Tensor, owner: Tensor, dropout: float,
     ) -> Tensor:  # fmt: skip
         first, second = norms.unbind(1)  # one gradient for all, where norms[:, 0] has one each
-        x = self_block(x, first, qkv, o, bias, slot, owner, self.drop)
-        return feed_forward(x, second, wi, wo, self.drop)
+        x = self.self_block(x, first, qkv, o, bias, slot, owner)
+        return self.feed_forward(x, second, wi, wo)
 
     def decoder_layer(
         self, x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, cross_q: Tensor, cross_o: Tensor, wi: Tensor,
         wo: Tensor, keys: Tensor, bias: Tensor, mine: Tensor, owner: Tensor, dropout: float,
     ) -> Tensor:  # fmt: skip
         first, second, third = norms.unbind(1)
-        x = self_block(x, first, qkv, o, bias, mine, mine[None], self.drop)
-        x = cross_block(x, second, cross_q, cross_o, keys, mine, owner, self.drop)
-        return feed_forward(x, third, wi, wo, self.drop)
+        x = self.self_block(x, first, qkv, o, bias, mine, mine[None])
+        x = self.cross_block(x, second, cross_q, cross_o, keys, mine, owner)
+        return self.feed_forward(x, third, wi, wo)
 
+    def feed_forward(self, x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor) -> Tensor:
+        """x + dropout(dropout(relu(norm(x) wi)) wo)"""
+        return FeedForward.apply(x, scale, wi, wo, self.aside, *self.drop.next())
 
-def feed_forward(x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, drop: Dropout) -> Tensor:
-    """x + dropout(dropout(relu(norm(x) wi)) wo)"""
-    return FeedForward.apply(x, scale, wi, wo, *drop.next())
+    def self_block(
+        self, x: Tensor, scale: Tensor, qkv: Tensor, o: Tensor, bias: Tensor, mine: Tensor, owner: Tensor
+    ) -> Tensor:
+        """x + dropout(attention(norm(x) qkv) o)"""
+        return SelfBlock.apply(x, scale, qkv, o, bias, mine, owner, self.aside, *self.drop.next())
 
-
-def self_block(
-    x: Tensor, scale: Tensor, qkv: Tensor, o: Tensor, bias: Tensor, mine: Tensor, owner: Tensor, drop: Dropout
-) -> Tensor:
-    """x + dropout(attention(norm(x) qkv) o)"""
-    return SelfBlock.apply(x, scale, qkv, o, bias, mine, owner, *drop.next())
-
-
-def cross_block(
-    x: Tensor, scale: Tensor, wq: Tensor, o: Tensor, keys: Tensor, mine: Tensor, owner: Tensor, drop: Dropout
-) -> Tensor:
-    """x + dropout(attention(norm(x) wq, keys) o)"""
-    return CrossBlock.apply(x, scale, wq, o, keys, mine, owner, *drop.next())
+    def cross_block(
+        self, x: Tensor, scale: Tensor, wq: Tensor, o: Tensor, keys: Tensor, mine: Tensor, owner: Tensor
+    ) -> Tensor:
+        """x + dropout(attention(norm(x) wq, keys) o)"""
+        return CrossBlock.apply(x, scale, wq, o, keys, mine, owner, self.aside, *self.drop.next())

@@ -181,6 +181,12 @@ def fused_fits(shape: Shape, dtype: Any, device: Any, tokens: int) -> bool:
     )
 
 
+def unstack(matrices: Tensor) -> tuple[Tensor, ...]:
+    """(R, layers, ...) -> (R, ...) for each layer."""
+    found: tuple[Tensor, ...] = matrices.unbind(1)
+    return found
+
+
 class Parts(NamedTuple):
     """The pieces of the forward pass: as they stand, compiled, or the layers by kernels."""
 
@@ -191,11 +197,13 @@ class Parts(NamedTuple):
     decoder_bias: Any = decoder_bias
     decoder_layer: Any = decoder_layer
     head: Any = head
+    unstack: Any = unstack
 
     @classmethod
     def compiled(cls, **parts: Any) -> Parts:
         """Each compiled for the one shape it will meet, but for those given; what was compiled before is forgotten."""
         torch.compiler.reset()  # torch gives up on a function after a handful of shapes
+        parts = {"unstack": unstack} | parts
         own = {name: part for name, part in cls()._asdict().items() if name not in parts}
         return cls(**parts, **{name: torch.compile(part, dynamic=False, fullgraph=True) for name, part in own.items()})
 
@@ -210,7 +218,7 @@ def encode(
     x = run.embed(weights["shared"], tokens, dropout)
     bias = run.encoder_bias(weights["encoder.bias"], tokens.shape[2])
     names = ("norm", "qkv", "o", "wi", "wo")
-    for parts in zip(*(weights[f"encoder.{name}"].unbind(1) for name in names), strict=True):
+    for parts in zip(*(run.unstack(weights[f"encoder.{name}"]) for name in names), strict=True):
         x = run.encoder_layer(x, *parts, bias, slot, owner, dropout)
     return run.finish(x, weights["encoder.final"], weights["encoder.o"].dtype, dropout)
 
@@ -226,7 +234,7 @@ def loss(weights: Weights, shape: Shape, levels: int, batch: Batch, dropout: flo
     x = run.embed(weights["shared"], batch.before, dropout)
     bias = run.decoder_bias(weights["decoder.bias"], batch.target.shape[2], levels)
     own = ("decoder.norm", "decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo", "cross.kv")
-    for *parts, kv in zip(*(weights[name].unbind(1) for name in own), strict=True):
+    for *parts, kv in zip(*(run.unstack(weights[name]) for name in own), strict=True):
         keys = cross_keys(encoded, kv, shape.heads, batch.tokens.shape[1:])
         x = run.decoder_layer(x, *parts, keys, bias, batch.mine, batch.owner, dropout)
     final, shared = weights["decoder.final"], weights["shared"]

@@ -118,8 +118,9 @@ class Stack:
         from . import fused
 
         self._drop = fused.Dropout(self.plan.shape.dropout, self.seeds)
-        layers = fused.Layers(self._drop)
-        return Parts.compiled(encoder_layer=layers.encoder_layer, decoder_layer=layers.decoder_layer)
+        layers = fused.Layers(self._drop, self.device)
+        names = ("unstack", "encoder_layer", "decoder_layer")
+        return Parts.compiled(**{name: getattr(layers, name) for name in names})
 
     def place(self, run: int, weights: Weights, codes: NDArray[Any], moments: Any = None, step: int = 0) -> None:
         """Put a run, fresh or resumed, into a place of the stack. weights: as of one run."""
