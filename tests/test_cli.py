@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import unicodedata
 from functools import partial
 
 import numpy as np
@@ -109,6 +110,59 @@ def test_encode_tells_machines_what_it_wrote(made, tmp_path):
     assert (told["items"], told["sizes"], told["ran"]["device"]) == (400, [16, 8, 4], "cpu")
     refused = sidkit("encode", made / "tok", made / "items.npy", "-o", "-", "--json", check=1)
     assert "-o - prints the semantic IDs themselves" in refused
+
+
+NASTY = "red\x1b[2J\r mug\x9b31m \u202e\n\x07\x7f lid"
+TAMED = r"red\x1b[2J  mug\x9b31m \u202e \x07\x7f lid"
+
+
+@pytest.fixture
+def nasty(tmp_path):
+    """Two tables of SIDs, a and b, of items whose ids and titles a terminal must not obey."""
+    ids = [NASTY, "kept in a", "apart in a"]
+    pq.write_table(pa.table({"item_id": ids, "title": [NASTY, "blue mug", NASTY]}), tmp_path / "items.parquet")
+    for name, codes in (("a", [[0, 0], [0, 0], [1, 0]]), ("b", [[0, 0], [0, 1], [1, 0]])):
+        SidTable(ids, np.array(codes), (2, 2)).to_parquet(tmp_path / f"{name}.parquet")
+    return tmp_path
+
+
+def obeyed(text):
+    """The characters of a text that would do something to a terminal, line ends aside."""
+    return {c for c in text if c != "\n" and (unicodedata.category(c) in ("Cc", "Cs") or c in "\u202e\u2028")}
+
+
+def test_titles_and_ids_cannot_command_the_terminal(nasty):
+    named = ("--items", nasty / "items.parquet")
+    files = (nasty / "a.parquet", nasty / "b.parquet")
+    told = sidkit("lookup", files[0], "<a_0>", *named)
+    assert told.count(TAMED[:15]) == 2  # id and title
+    assert not obeyed(told)
+    assert obeyed(NASTY) > {"\x1b", "\r", "\x9b"}
+    told = sidkit("case", "collisions", *files, *named)
+    assert TAMED in told
+    assert not obeyed(told)
+    found = json.loads(sidkit("case", "collisions", *files, *named, "--json"))
+    assert found["branches"][0]["ids"] == found["branches"][0]["texts"] == [NASTY]
+    assert json.loads(sidkit("lookup", files[0], "<a_0>", *named, "--json"))["items"][0]["text"] == NASTY
+    SidTable(["other"], np.array([[0, 0]]), (2, 2)).to_parquet(nasty / "c.parquet")
+    error = sidkit("case", "collisions", nasty / "a.parquet", nasty / "c.parquet", check=1)
+    assert "share no item" in error
+    assert r"\x1b[2J" in error
+    assert not obeyed(error)
+
+
+def test_encode_gives_ids_as_they_are_to_a_pipe_and_tamed_to_a_terminal(made):
+    row = json.dumps({"item_id": NASTY, "embedding": np.load(made / "items.npy")[0].tolist()})
+    command = [sys.executable, "-m", "sidkit", "encode", str(made / "tok"), "-", "-o", "-"]
+    piped = subprocess.run(command, input=row.encode(), capture_output=True, check=True).stdout.decode()
+    assert piped.startswith(NASTY + "\t<a_")
+    ours, theirs = os.openpty()
+    subprocess.run(command, input=row.encode(), stdout=theirs, stderr=subprocess.PIPE, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode().replace("\r\n", "\n")
+    os.close(ours)
+    assert shown.startswith(TAMED)
+    assert obeyed(shown) <= {"\t"}
 
 
 def test_lookup_finds_items_sids_and_prefixes(made):

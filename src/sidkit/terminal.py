@@ -14,7 +14,21 @@ from rich.text import Text
 if TYPE_CHECKING:
     from .report.compare import Comparison
 
-__all__ = ["Terminal", "print_comparison", "print_items", "print_quality", "print_report", "print_rows"]
+__all__ = ["Terminal", "plain", "print_comparison", "print_items", "print_quality", "print_report", "print_rows"]
+
+BLANK = "\t\n\v\f\r\x85\u2028\u2029"
+OBEYED = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)]
+SHOWN = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in OBEYED}
+SHOWN |= dict.fromkeys(map(ord, BLANK), " ")
+
+
+def plain(text: object) -> str:
+    """A title or an id as one line that a terminal shows and does not obey.
+
+    Tabs and line ends become blanks; other control characters, those that turn the direction of writing, and halves of
+    surrogate pairs become what Python calls them: \\x1b, \\u202e.
+    """
+    return str(text).translate(SHOWN)
 
 
 class _Rate(ProgressColumn):
@@ -120,7 +134,7 @@ def print_comparison(found: Comparison) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for label in found.figures:
         cells = zip(found.cells(label), ranks[label], strict=True)
-        table.add_row(label, *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))
+        table.add_row(Text(plain(label)), *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))
     console = Console()
     console = Console(width=max(console.width, 40 + 16 * len(found.columns()))) if not console.is_terminal else console
     console.print(table)
@@ -132,12 +146,12 @@ def print_rows(told: Sequence[str], head: Sequence[str], rows: Sequence[Sequence
     """A few lines, then a table."""
     console = Console(highlight=False)
     for line in told:
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(plain(line)), soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in head:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(plain(cell)) for cell in row))
     console.print(table)
 
 
@@ -151,7 +165,7 @@ def print_items(prefix: Sequence[int], count: int, items: Sequence[Mapping[str, 
     table = Table(box=None, pad_edge=False, show_header=False)
     for item in items:
         sid = "".join(form.words(level, code + 1)[code] for level, code in enumerate(item["codes"]))
-        table.add_row(Text(str(item["item_id"])), Text(sid), Text(str(item.get("text", ""))))
+        table.add_row(Text(plain(item["item_id"])), Text(sid), Text(plain(item.get("text", ""))))
     console.print(table)
     if count > len(items):
         console.print(f"… and {count - len(items):,} more (--limit 0 shows all)")

@@ -45,7 +45,9 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(_farewell(INTERRUPTED))
     except SidkitError as error:
-        print(f"error: {error}", file=sys.stderr)
+        from ..terminal import plain  # messages name items
+
+        print("error:", "\n".join(map(plain, str(error).split("\n"))), file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()

@@ -47,7 +47,7 @@ def explore(
     from ..errors import need
     from ..explore.catalogue import read
     from ..explore.pages import Pages
-    from ..terminal import Terminal
+    from ..terminal import Terminal, plain
 
     need("starlette", "explore", "sidkit explore")
     vectors = open_embeddings(embeddings, id_column, column) if embeddings else None
@@ -59,7 +59,7 @@ def explore(
     else:
         for side in about["sides"]:
             sizes = "-".join(map(str, side["sizes"]))
-            print(f"{side['name']}: {side['items']:,} items, {side['sids']:,} distinct SIDs, sizes {sizes}")
+            print(f"{plain(side['name'])}: {side['items']:,} items, {side['sids']:,} distinct SIDs, sizes {sizes}")
     if not check:
         _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser)
 

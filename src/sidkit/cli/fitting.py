@@ -1,6 +1,7 @@
 """fit, encode, show: from embeddings to semantic IDs."""
 
 import json
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -133,7 +134,7 @@ def encode(
     from ..place import said
     from ..sids import SidTable, template_named
     from ..store import load
-    from ..terminal import Terminal
+    from ..terminal import Terminal, plain
 
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
     if not to_stream:
@@ -158,8 +159,9 @@ def encode(
         codes = fitted.encode(source, device=device, progress=progress, checkpoint=unfinished, spread=spread, ran=ran)
     table = SidTable(ids_of(source), codes, fitted.sizes)
     if unfinished is None:
+        shown: Any = plain if sys.stdout.isatty() else str  # a pipe gets ids as they are
         for item, sid in zip(table.ids.to_pylist(), table.strings(form).to_pylist(), strict=True):
-            print(f"{item}\t{sid}")
+            print(f"{shown(item)}\t{sid}")
         return
     table.to_parquet(output, form)
     discard(unfinished)

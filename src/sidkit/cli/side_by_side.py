@@ -178,7 +178,7 @@ def query(
     from ..report.cases import query_case
     from ..sids import SidTable
     from ..store import load
-    from ..terminal import Terminal
+    from ..terminal import Terminal, plain
 
     vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
     if not vector.any():
@@ -208,7 +208,7 @@ def query(
     if form == "table" and not as_json:
         for name, one in found.items():
             shared = [f"{depth} with {many:,}" for depth, many in enumerate(one["items_per_level"], 1)]
-            print(f"\n{name}: {one['sid']}; tokens shared with items: {', '.join(shared)}")
+            print(f"\n{plain(name)}: {one['sid']}; tokens shared with items: {', '.join(shared)}")
             _print_texts(one["branches"], [branch["prefix"] for branch in one["branches"]])
 
 
@@ -255,6 +255,8 @@ def _tell(form: str, as_json: bool, found: Any, head: list[str], rows: list[list
 
 
 def _print_texts(branches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    from ..terminal import plain
+
     for name, branch in zip(names, branches, strict=True):
         for shown in branch.get("texts", ())[:5]:
-            print(f"  {name}  {shown}")
+            print(f"  {name}  {plain(shown)}")
