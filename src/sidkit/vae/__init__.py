@@ -1,6 +1,7 @@
 """Tokenizers learned by gradient: they train with torch, then are ordinary stages that encode without it.
 
     rqvae, r3vae       the stages: what is learned, and how tokens come of it
+    books              what both are once fitted: layers around codebooks
     training, train    the optimiser's settings as a value; the one loop that uses them
     *_network          the formulas with gradients, imported by fits only
 

@@ -8,13 +8,19 @@ from typing import Any
 import torch
 from torch.nn.functional import linear
 
-__all__ = ["Tensor", "Weights", "apply", "as_batch", "new_layers", "squared_error"]
+__all__ = ["Tensor", "Weights", "apply", "as_batch", "new_weights", "squared_error"]
 
 Tensor = Any
 Weights = dict[str, Tensor]  # by the names they are stored under
 
 
-def new_layers(prefix: str, widths: Sequence[int], generator: Any) -> Weights:
+def new_weights(encoder: Sequence[int], decoder: Sequence[int], sizes: Sequence[int], generator: Any) -> Weights:
+    """Layers with these widths, and codebooks between them that are zero until they are started."""
+    layers = _new_layers("encoder", encoder, generator) | _new_layers("decoder", decoder, generator)
+    return layers | {f"codebook.{level}": torch.zeros(K, encoder[-1]) for level, K in enumerate(sizes)}
+
+
+def _new_layers(prefix: str, widths: Sequence[int], generator: Any) -> Weights:
     """Layers with these widths: Xavier-normal weights, zero biases."""
     weights: Weights = {}
     for i in range(len(widths) - 1):

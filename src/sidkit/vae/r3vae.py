@@ -15,7 +15,8 @@ from ..errors import SpecError, need
 from ..geometry import Array, residual, unit
 from ..rows import Rows
 from ..stage import Run
-from .mlp import Layer, double, forward, layer_arrays, product, read_layers, single
+from .books import FittedBooks, read_books
+from .mlp import Layer, double, forward, product, read_layers, single
 from .training import Training
 
 __all__ = ["R3VAE", "R3_PUBLIC", "FittedR3VAE"]
@@ -98,15 +99,12 @@ class R3VAE:
             require_array(arrays, "reference", (widths[-1],)),
             read_layers(arrays, "encoder", widths),
             read_layers(arrays, "decoder", self.decoder_widths(d)),
-            tuple(
-                Centroids(require_array(arrays, f"codebook.{level}", (K, widths[-1])), "cosine")
-                for level, K in enumerate(self.sizes)
-            ),
+            read_books(arrays, self.sizes, widths[-1], "cosine"),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class FittedR3VAE:
+class FittedR3VAE(FittedBooks):
     spec: R3VAE
     reference: NDArray[Any]
     encoder: tuple[Layer, ...]
@@ -114,19 +112,8 @@ class FittedR3VAE:
     books: tuple[Centroids, ...]
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.spec.sizes
-
-    @property
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        books = {f"codebook.{level}": book.centroids for level, book in enumerate(self.books)}
-        layers = layer_arrays("encoder", self.encoder) | layer_arrays("decoder", self.decoder)
-        return {"reference": self.reference} | layers | books
-
-    @property
-    def codebooks(self) -> list[NDArray[Any]]:
-        """Per level (K, e), in the space of the encoder's output."""
-        return [book.centroids for book in self.books]
+        return {"reference": self.reference} | self.layers_and_books
 
     def tokens(self, x: Array, codes: Array) -> Array:
         e, columns = self._project(x)[1], []

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cosine_similarity, embedding, normalize
 
 from .groups import cohesion, discrimination, group_means, renumber
-from .layers import Tensor, Weights, apply, new_layers, squared_error
+from .layers import Tensor, Weights, apply, new_weights, squared_error
 from .train import Step
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ class R3VAENetwork:
         """Fresh weights: the reference from U(-1, 1), codebooks zero until they are started."""
         widths = spec.widths(d)
         reference = torch.empty(widths[-1]).uniform_(-1.0, 1.0, generator=generator)
-        layers = new_layers("encoder", widths, generator) | new_layers("decoder", spec.decoder_widths(d), generator)
-        books = {f"codebook.{level}": torch.zeros(K, widths[-1]) for level, K in enumerate(spec.sizes)}
-        return cls(spec, {"reference": reference} | layers | books)
+        weights = new_weights(widths, spec.decoder_widths(d), spec.sizes, generator)
+        return cls(spec, {"reference": reference} | weights)
 
     def loss(self, x: Tensor) -> Step:
         """Reconstruction, less sc_weight times SC, plus pd_weight times PD, both averaged over levels."""

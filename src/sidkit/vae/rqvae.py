@@ -9,13 +9,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import like, namespace, require_array
+from ..arrays import like, namespace
 from ..cluster.kmeans import Centroids
 from ..errors import SpecError, need
 from ..geometry import Array
 from ..rows import Rows
 from ..stage import Run
-from .mlp import Layer, forward, layer_arrays, read_layers, single
+from .books import FittedBooks, read_books
+from .mlp import Layer, forward, read_layers, single
 from .training import PUBLIC, Training
 
 __all__ = ["RQVAE", "FittedRQVAE"]
@@ -85,40 +86,26 @@ class RQVAE:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedRQVAE:
         """Weights without a decoder are accepted: they give tokens, and nothing to pass on."""
-        books = tuple(
-            Centroids(require_array(arrays, f"codebook.{level}", (K, self.latent)), "euclidean")
-            for level, K in enumerate(self.sizes)
-        )
         widths = self.widths(d)
         decoder = any(name.startswith("decoder.") for name in arrays)
         return FittedRQVAE(
             self,
             read_layers(arrays, "encoder", widths),
             read_layers(arrays, "decoder", widths[::-1]) if decoder else (),
-            books,
+            read_books(arrays, self.sizes, self.latent, "euclidean"),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class FittedRQVAE:
+class FittedRQVAE(FittedBooks):
     spec: RQVAE
     encoder: tuple[Layer, ...]
     decoder: tuple[Layer, ...]  # () where none was given
     books: tuple[Centroids, ...]
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.spec.sizes
-
-    @property
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        books = {f"codebook.{level}": book.centroids for level, book in enumerate(self.books)}
-        return layer_arrays("encoder", self.encoder) | layer_arrays("decoder", self.decoder) | books
-
-    @property
-    def codebooks(self) -> list[NDArray[Any]]:
-        """Per level (K, latent), in the latent space."""
-        return [book.centroids for book in self.books]
+        return self.layers_and_books
 
     def latent(self, x: Array) -> Array:
         """z = E(x) in float32: (n, latent)."""

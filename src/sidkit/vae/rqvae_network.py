@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.nn.functional import embedding
 
-from .layers import Tensor, Weights, apply, new_layers, squared_error
+from .layers import Tensor, Weights, apply, new_weights, squared_error
 from .sinkhorn import sinkhorn
 from .train import Step
 
@@ -35,9 +35,7 @@ class RQVAENetwork:
     def new(cls, spec: RQVAE, d: int, generator: Any) -> RQVAENetwork:
         """Fresh weights; the codebooks are zero until they are started."""
         widths = spec.widths(d)
-        books = {f"codebook.{level}": torch.zeros(K, spec.latent) for level, K in enumerate(spec.sizes)}
-        layers = new_layers("encoder", widths, generator) | new_layers("decoder", widths[::-1], generator)
-        return cls(spec, layers | books)
+        return cls(spec, new_weights(widths, widths[::-1], spec.sizes, generator))
 
     def loss(self, x: Tensor) -> Step:
         """recon + quant_weight * (codebook + beta commit over the levels), on a batch x (B, d)."""
