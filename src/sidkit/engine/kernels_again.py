@@ -12,7 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .kernels import WORST, emit
+from .kernels import emit
+from .kernels_slots import WORST
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .kernels import WORST, halves, marked
+from .kernels_slots import WORST, halves, marked
 
 
 @triton.jit
