@@ -73,6 +73,16 @@ def test_fit_prints_quality_and_the_next_command(files, tmp_path):
     assert figures["quality"]["items"] == 400
 
 
+def test_help_lists_every_command_with_a_line_on_it():
+    from sidkit.cli.app import COMMANDS, app
+
+    told = sidkit("--help").split("Commands:\n")[1].splitlines()
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in told}
+    assert list(lines) == [*COMMANDS, "case"]
+    assert {name: lines[name] for name in COMMANDS} == COMMANDS
+    assert set(COMMANDS) == {command.callback.__name__ for command in app.registered_commands}
+
+
 def test_report_prints_a_line_per_level(made):
     told = sidkit("report", made / "sids.parquet")
     assert "prefix utilisation" in told

@@ -10,8 +10,8 @@ from . import (
     side_by_side,
     sizing,
     viewing,
-)  # the order of `sidkit --help`
-from .app import app, main
+)
+from .app import app, list_commands, main
 
 __all__ = [
     "app",
@@ -26,3 +26,5 @@ __all__ = [
     "sizing",
     "viewing",
 ]
+
+list_commands()

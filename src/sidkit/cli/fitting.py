@@ -40,16 +40,29 @@ def fit(
         str, typer.Option("--recipe", "-r", help="Which tokenizer; `sidkit show` lists them")
     ] = "prq-kmeans",
     sizes: Annotated[
-        str | None, typer.Option("--sizes", help="Codewords per level: 256,256,256 or 1024-512-128")
+        str | None,
+        typer.Option(
+            "--sizes", help="Codewords per level, as 1024-512-128 [default: the recipe's, mostly 256-256-256]"
+        ),
     ] = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", help="Centroids each row refines")] = None,
-    beta: Annotated[float | None, typer.Option("--beta", help="Concentration of the soft weights")] = None,
-    iterations: Annotated[int | None, typer.Option("--iterations", help="Passes per level")] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", help="Centroids each row refines [default: the recipe's, mostly 2]")
+    ] = None,
+    beta: Annotated[
+        float | None, typer.Option("--beta", help="Concentration of the soft weights [default: the recipe's, 15]")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option("--iterations", help="Passes per level [default: the recipe's, mostly 25]")
+    ] = None,
     option: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other option of the recipe, name=value")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other option of the recipe; may be repeated"),
     ] = None,
     spec: Annotated[
-        str | None, typer.Option("--spec", help="A spec from `sidkit show` instead of a recipe; - reads it")
+        str | None,
+        typer.Option(
+            "--spec", help="A file with a spec from `sidkit show`, instead of a recipe; - reads standard input"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same tokenizer")] = 0,
     id_column: IdColumn = None,
@@ -177,7 +190,9 @@ def encode(
 def show(
     recipe: Annotated[str | None, typer.Argument(help="A recipe, or a folder written by `sidkit fit`")] = None,
     sizes: Annotated[str | None, typer.Option("--sizes", help="Codewords per level")] = None,
-    option: Annotated[list[str] | None, typer.Option("--set", help="Any option of the recipe, name=value")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the recipe; may be repeated")
+    ] = None,
 ) -> None:
     """sidkit show prq-kmeans --sizes 1024-512-128 --set top_k=5
 

@@ -26,7 +26,7 @@ class BadRows(StrEnum):
 Embeddings = Annotated[
     str, typer.Argument(help="Parquet file, folder or glob of them, .npy, .npz or .safetensors", show_default=False)
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Where to write", show_default=False)]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write", show_default=False)]
 IdColumn = Annotated[str | None, typer.Option("--id-column", help="Parquet column of ids [default: found]")]
 Column = Annotated[str | None, typer.Option("--column", help="Parquet column of vectors [default: found]")]
 BadRowsOption = Annotated[

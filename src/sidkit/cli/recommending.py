@@ -29,7 +29,7 @@ def train(
     epochs: Annotated[int, typer.Option("--epochs", help="At most so many passes")] = 200,
     batch: Annotated[int, typer.Option("--batch", help="Examples a step")] = 256,
     learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam")] = 1e-4,
-    dropout: Annotated[float | None, typer.Option("--dropout", help="[default: the preset's, 0.1]")] = None,
+    dropout: Annotated[float | None, typer.Option("--dropout", help="In training [default: the preset's, 0.1]")] = None,
     patience: Annotated[
         int, typer.Option("--patience", help="Epochs without a better validation NDCG@20 before it stops")
     ] = 10,

@@ -49,7 +49,9 @@ def compare(
     ] = "prq-kmeans,rq-kmeans",
     seeds: Annotated[str, typer.Option("--seeds", help="Seeds, by commas, or how many from 0 as x5")] = "x3",
     sizes: Annotated[str | None, typer.Option("--sizes", help="Codewords per level, for all")] = None,
-    option: Annotated[list[str] | None, typer.Option("--set", help="An option for the recipes that know it")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option for the recipes that know it")
+    ] = None,
     runs: Annotated[
         Path | None, typer.Option("--runs", help="Folder of the runs of a page [default: name-runs beside it]")
     ] = None,
@@ -113,7 +115,7 @@ def compare(
         print(f"wrote {output}; its runs are in {folder}")
 
 
-@case.command()
+@case.command(short_help="Items on one SID under one tokenizer, followed through another")
 def collisions(
     first: Annotated[Path, typer.Argument(help="SIDs of one tokenizer, written by `sidkit encode`")],
     second: Annotated[Path, typer.Argument(help="SIDs of the same items by another")],
@@ -153,7 +155,7 @@ def collisions(
         _print_texts(found["branches"], branch)
 
 
-@case.command()
+@case.command(short_help="Where a query lands under each tokenizer")
 def query(
     query: Annotated[str, typer.Argument(help="What somebody typed", show_default=False)],
     embeddings: Annotated[str, typer.Argument(help="The items' vectors, as `sidkit embed` wrote them")],

@@ -47,7 +47,9 @@ def advise(
     sizes: Annotated[
         list[str] | None, typer.Option("--sizes", help="Try these, as 256-256-256; may be repeated [default: a sweep]")
     ] = None,
-    option: Annotated[list[str] | None, typer.Option("--set", help="Any option of the recipe, name=value")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the recipe; may be repeated")
+    ] = None,
     sample: Annotated[int, typer.Option("--sample", help="Rows to fit on; more for large codebooks")] = 20_000,
     count: Annotated[int, typer.Option("--count", help="Rows whose SIDs are counted")] = 200_000,
     seed: Annotated[int, typer.Option("--seed", help="Which rows are drawn, and of the fits")] = 0,
