@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from sidkit.demo import catalogue
+from sidkit.demo.visits import visits
 from sidkit.demo.vocabulary import TEMPLATES, leaves
 from sidkit.errors import SpecError
 from sidkit.text import WordCounts, embed_texts
@@ -136,3 +138,21 @@ def test_a_category_is_told_by_its_own_words(shop):
         rows = np.flatnonzero(category == path)
         assert counts.distinctive(rows, top=1) == [word]
         assert word in counts.shared(rows)
+
+
+def test_visitors_look_at_different_items_of_the_shop_and_a_seed_decides(shop):
+    found = visits(shop, users=300, seed=1)
+    lists = found["items"].to_pylist()
+    known = set(shop["item_id"].to_pylist())
+    assert 290 <= len(lists) <= 300
+    assert all(len(items) >= 4 and len(set(items)) == len(items) and set(items) <= known for items in lists)
+    assert found.equals(visits(shop, users=300, seed=1))
+    assert not found.equals(visits(shop, users=300, seed=2))
+
+
+def test_visitors_stay_in_a_category_far_more_often_than_chance(shop):
+    category = dict(zip(shop["item_id"].to_pylist(), shop["category"].to_pylist(), strict=True))
+    lists = [[category[item] for item in items] for items in visits(shop, users=300)["items"].to_pylist()]
+    steps = [a == b for items in lists for a, b in pairwise(items)]
+    chance = sum((count / shop.num_rows) ** 2 for count in Counter(category.values()).values())
+    assert np.mean(steps) > 10 * chance

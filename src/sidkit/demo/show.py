@@ -20,6 +20,7 @@ from ..report.page import report_page
 from ..sids import SidTable
 from ..text import WordCounts, embed_texts
 from .catalogue import catalogue
+from .visits import visits
 
 __all__ = ["run_demo"]
 
@@ -42,6 +43,8 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Callabl
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
     with replace_file(output / "items.parquet") as temporary:
         pq.write_table(shop.append_column("embedding", vectors), temporary, compression="zstd")
+    with replace_file(output / "sequences.parquet") as temporary:
+        pq.write_table(visits(shop, seed=seed), temporary, compression="zstd")
     fitted = prq_kmeans(SIZES).fit(X, seed=seed, progress=progress)
     fitted.save(output / "tok")
     table = SidTable(shop.column("item_id"), fitted.encode(X, progress=progress), fitted.sizes)
@@ -78,8 +81,17 @@ def _tell(output: Path, table: SidTable, titles: list[str], facts: dict[str, Any
             "an item and its bucket",
         ),
         (f"sidkit lookup {output}/sids.parquet '{crowded}' --items {output}/items.parquet", "the fullest bucket"),
+        (
+            f"sidkit encode {output}/tok {output}/items.parquet -o {output}/unique.parquet --spread",
+            "a SID of its own for every item",
+        ),
         (f"sidkit advise {output}/items.parquet --icr 0.9", "which sizes would tell more items apart"),
         (f"sidkit compare {output}/items.parquet -o compare.html", "this tokenizer beside another"),
+        (
+            f"sidkit train {output}/sids.parquet {output}/sequences.parquet -o {output}/run "
+            "--preset tiny --history 10 --learning-rate 2e-3 --epochs 5",
+            "a recommender that writes semantic IDs, from what visitors looked at (a minute on a CPU)",
+        ),
         (f"sidkit fit {output}/items.parquet -o tok/ --sizes 256-256-256", "the same with your own sizes"),
         (f"sidkit show {output}/tok", "the recipe behind it, as JSON to change"),
     ):

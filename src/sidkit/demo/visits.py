@@ -1,0 +1,55 @@
+"""Visitors of the made-up shop, made up as well: what each of them looked at, in order.
+
+A visitor stays in a category most of the time, prefers one brand there, and otherwise what everybody looks at; from a
+category people go on to the one it goes with. So there is something in the sequences that a recommender can learn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["visits"]
+
+STAYS, LOYAL, SHORTEST, MEAN = 0.75, 0.6, 4, 9.0
+
+
+def visits(shop: Any, users: int = 2000, seed: int = 0) -> Any:
+    """A pyarrow table of users: user_id, items (at least four different ids of the shop, in the order of looking)."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng((seed, 1))
+    ids = np.array(shop.column("item_id").to_pylist())
+    brand = np.array(shop.column("brand").to_pylist())
+    _, category = np.unique(shop.column("category").to_pylist(), return_inverse=True)
+    appeal = 1.0 / (1.0 + rng.permutation(len(ids)))  # some items are looked at far more often than others
+    members = [np.flatnonzero(category == number) for number in range(category.max() + 1)]
+    goes_with = rng.permutation(len(members))
+    crowd = np.array([appeal[rows].sum() for rows in members])
+    lists = []
+    for _ in range(users):
+        length = SHORTEST + int(rng.geometric(1 / (MEAN - SHORTEST)))
+        rows, here, favourite = list[int](), int(rng.choice(len(members), p=crowd / crowd.sum())), ""
+        for _ in range(4 * length):  # tries: what was looked at before is passed over
+            row = _look(rng, members[here], appeal, brand, favourite)
+            favourite = favourite or str(brand[row])
+            if row not in rows:
+                rows.append(row)
+            if len(rows) == length:
+                break
+            if rng.random() > STAYS:
+                here, favourite = int(goes_with[here]), ""
+        if len(rows) >= SHORTEST:
+            lists.append(ids[rows].tolist())
+    names = [f"U{number:05d}" for number in range(1, len(lists) + 1)]
+    return pa.table({"user_id": names, "items": pa.array(lists, pa.list_(pa.string()))})
+
+
+def _look(
+    rng: np.random.Generator, rows: NDArray[np.int64], appeal: NDArray[Any], brand: NDArray[Any], favourite: str
+) -> int:
+    of_brand = rows[brand[rows] == favourite]
+    among = of_brand if len(of_brand) and rng.random() < LOYAL else rows
+    return int(rng.choice(among, p=appeal[among] / appeal[among].sum()))
