@@ -5,6 +5,7 @@ import math
 import time
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -566,6 +567,27 @@ class TestTraining:
         plan = Plan(Shape(1, 8, 8, 1, 8), epochs=50, batch=64, beams=4)
         (outcome,) = train_stack([Job("a", table, 0)], sequences, plan, "cpu", deadline=0.0)
         assert (outcome.epoch, outcome.finished) == (1, False)
+
+
+class TestCommands:
+    def test_training_the_papers_model_on_a_cpu_is_warned_of(self, tmp_path):
+        from typer.testing import CliRunner
+
+        from sidkit.cli import app
+
+        table, sequences = ring(users=8)
+        table.to_parquet(tmp_path / "sids.parquet")
+        lists = [table.ids.take(part).to_pylist() for part in np.split(sequences.rows, sequences.starts[1:-1])]
+        pq.write_table(pa.table({"items": lists}), tmp_path / "sequences.parquet")
+        words = ["train", tmp_path / "sids.parquet", tmp_path / "sequences.parquet", "--epochs", 1, "--device", "cpu"]
+        told = {}
+        for preset in ("paper", "tiny"):
+            given = [*words, "--preset", preset, "-o", tmp_path / preset, "--json"]
+            result = CliRunner().invoke(app, [str(word) for word in given])
+            assert result.exit_code == 0, result.output
+            assert json.loads(result.stdout)["epochs"] == 1
+            told[preset] = "hours on a CPU" in result.stderr
+        assert told == {"paper": True, "tiny": False}
 
 
 class TestErrors:

@@ -1,6 +1,7 @@
 """train, evaluate: a generative recommender over semantic IDs."""
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,6 +61,7 @@ def train(
 
     from ..retriever.model import preset as named
     from ..retriever.plan import Plan
+    from ..retriever.retriever import find_device
     from ..retriever.retriever import train as run
     from ..sequences import read_sequences
     from ..sids import SidTable
@@ -74,6 +76,8 @@ def train(
     require_writable(output)
     table = SidTable.from_parquet(sids)
     behaviour = read_sequences(sequences, table.ids, sequence_column)
+    if preset != "tiny" and str(find_device(device)) == "cpu":
+        print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
     with Terminal() as progress:
         retriever = run(table, behaviour, output, plan, device, progress, resume)
     facts = retriever.facts

@@ -146,19 +146,21 @@ class Stack:
         for copy in self.copies.values():
             copy.requires_grad_()
 
-    def epoch(self, seeds: Sequence[int], epochs: Sequence[int], every: int = 64) -> Iterator[int]:
-        """One pass over all examples, each run in its own order; yields how many steps were taken."""
+    def epoch(self, seeds: Sequence[int], epochs: Sequence[int], every: int = 0) -> Iterator[int]:
+        """One pass over all examples, each run in its own order; yields how many steps were taken, every so often."""
+        on_gpu = torch.device(self.device).type == "cuda"
+        every = every or (64 if on_gpu else 1)
         torch.manual_seed(_mix(seeds[0], epochs[0]))  # dropout: a function of the first run's seed and epoch
         self.seeds.copy_(torch.as_tensor(list(seeds)))
         orders = np.stack([self.layout.order(seed, epoch) for seed, epoch in zip(seeds, epochs, strict=True)])
         self.order.copy_(torch.as_tensor(orders))
         self.at.zero_()
         self.total.zero_()
-        advance = self._replay() if torch.device(self.device).type == "cuda" else self._step
+        advance = self._replay() if on_gpu else self._step
         for done in range(self.layout.batches):
             advance()
             if (done + 1) % every == 0 or done + 1 == self.layout.batches:
-                if torch.device(self.device).type == "cuda":
+                if on_gpu:
                     torch.cuda.synchronize(self.device)
                 yield done % every + 1
 
