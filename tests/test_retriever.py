@@ -491,6 +491,7 @@ class TestTraining:
         events = EventAccumulator(str(folder / "tensorboard")).Reload()
         assert [event.value for event in events.Scalars("train/loss")] == pytest.approx([one["loss"] for one in lines])
         assert pq.read_table(folder / "sids.parquet").num_rows == 32
+        assert len({part.stat().st_mode for part in folder.iterdir() if part.is_file()}) == 1  # who reads one reads all
 
     def test_a_stopped_training_goes_on_to_the_same_bits(self, trained, tmp_path, monkeypatch):
         from sidkit.checkpoint import Checkpoint

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ from .stack import dtype_of
 
 __all__ = ["Recommendation", "Retriever", "find_device", "train"]
 
-FACTS, TABLE = "retriever.json", "sids.parquet"
+FACTS, TABLE, WEIGHTS = "retriever.json", "sids.parquet", "model.safetensors"
 
 
 class Recommendation(NamedTuple):
@@ -73,7 +74,7 @@ class Retriever:
         try:
             facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
             plan = plan_from(facts["plan"])
-            state = load_file(folder / "model.safetensors")
+            state = load_file(folder / WEIGHTS)
             weights = from_state(state, plan.shape)
         except FileNotFoundError as error:
             raise StoreError(f"{folder} is no trained retriever: no {Path(str(error.filename)).name} in it") from None
@@ -211,6 +212,7 @@ def save(retriever: Retriever, folder: Path) -> None:
     model = build_t5(shape, len(Vocabulary(retriever.table.sizes)), to_state(retriever.weights, shape))
     with replace_folder(folder) as temporary, _no_bars():
         model.save_pretrained(temporary)
+        shutil.copymode(temporary / "config.json", temporary / WEIGHTS)  # safetensors keeps its files to their owner
         retriever.table.to_parquet(temporary / TABLE)
         (temporary / FACTS).write_text(json.dumps(retriever.facts, indent=1) + "\n", encoding="utf-8")
 
