@@ -27,19 +27,23 @@ import numpy as np
 from tiger_codes import BEYOND, DATASETS, SIZES, TOKENIZERS
 
 MAIN = ("prq-kmeans", "rq-kmeans", "rq-vae", "without-global", "without-soft", "without-projection")
+OTHERS = ("opq-kmeans", "pq-kmeans", "rq-gmm", "r3-vae")
 CONTROLS = ("random", "category")
 
 
 def run_list(datasets: list[str], tokenizers: list[str], seeds: list[int]) -> list[tuple[str, str, int]]:
-    """Every run, most telling first: the main rows with every seed, then the controls and the rest with the first.
-
-    What goes beyond the paper is run with every seed, last.
+    """Every run, most telling first: the main rows with every seed, then the paper's others, the controls and the
+    sensitivity settings with the first; what goes beyond the paper last, with every seed.
     """
-    rank = {name: 0 if name in MAIN else 1 if name in CONTROLS else 3 if name in BEYOND else 2 for name in tokenizers}
+
+    def rank(name: str) -> int:
+        groups = (MAIN, OTHERS, CONTROLS, TOKENIZERS, BEYOND)
+        return next(place for place, names in enumerate(groups) if name in names)
+
     runs = [
-        (rank[name], seed, place, name)
+        (rank(name), seed, place, name)
         for place, name in enumerate(tokenizers)
-        for seed in (seeds if rank[name] in (0, 3) else seeds[:1])
+        for seed in (seeds if name in MAIN or name in BEYOND else seeds[:1])
     ]
     return [(dataset, name, seed) for dataset in datasets for _, seed, _, name in sorted(runs)]
 
