@@ -6,9 +6,9 @@
 
 One line of JSON is written per (dataset, tokenizer, seed) as it is done; lines already there are not run again, so the
 list can be worked off in pieces: --minutes stops in time (runs that it cuts short are kept apart, in *.cut.jsonl), and
-several processes can share a card, a dataset each. One cell alone:
+several processes can share a card, a dataset each. One cell alone, its codes made on the way:
 
-    python experiments/tiger.py CODES -o cell.jsonl --datasets toys --tokenizers prq-kmeans --seeds 0
+    python experiments/tiger.py CODES -o cell.jsonl --data DATA --datasets toys --tokenizers prq-kmeans --seeds 0
 
 What bfloat16 changes (the tables compare it with the runs above, where this file lies beside theirs):
 
@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from tiger_codes import BEYOND, DATASETS, SIZES, TOKENIZERS
+from tiger_codes import BEYOND, DATASETS, SIZES, TOKENIZERS, make
 
 MAIN = ("prq-kmeans", "rq-kmeans", "rq-vae", "without-global", "without-soft", "without-projection")
 OTHERS = ("opq-kmeans", "pq-kmeans", "rq-gmm", "r3-vae")
@@ -83,8 +83,8 @@ def line_of(dataset: str, outcome, plan, device) -> dict:
         **facts,
         "icr_per_sid": quality(job.table.codes, SIZES)["icr_per_sid"],
         "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],
-        "command": f"python experiments/tiger.py CODES -o OUT --datasets {dataset} --tokenizers {job.name} "
-        f"--seeds {job.seed}",
+        "command": f"python experiments/tiger.py CODES -o OUT --data DATA --datasets {dataset} "
+        f"--tokenizers {job.name} --seeds {job.seed}",
     }
 
 
@@ -92,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("codes", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="make codes that are not there yet, as tiger_codes.py does")
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--tokenizers", default=",".join(TOKENIZERS))
     parser.add_argument("--seeds", default="0,1,2")
@@ -117,6 +118,10 @@ def main() -> None:
     seeds = [int(seed) for seed in options.seeds.split(",")]
     wanted = run_list(options.datasets.split(","), options.tokenizers.split(","), seeds)
     options.output.parent.mkdir(parents=True, exist_ok=True)
+    if options.data:
+        for run in wanted:
+            if run not in done:
+                make(options.data, options.codes, *run)
     for dataset in options.datasets.split(","):
         jobs = jobs_of(options.codes, [run for run in wanted if run[0] == dataset and run not in done])
         if not jobs or (deadline is not None and time.monotonic() + 60 * options.room > deadline):

@@ -101,6 +101,20 @@ def codes_of(folder: Path, name: str, seed: int) -> np.ndarray:
     return recipe(recipe_name, sizes=SIZES, **options).fit(embeddings(folder), seed=seed).fit_codes
 
 
+def make(data: Path, output: Path, dataset: str, name: str, seed: int) -> None:
+    """One file of codes, and the dataset's sequences beside it, unless they are there."""
+    place = output / dataset / f"{name}-{seed}.npy"
+    if place.exists():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not (place.parent / "sequences.parquet").exists():
+        shutil.copyfile(data / dataset / "sequences.parquet", place.parent / "sequences.parquet")
+    start = time.perf_counter()
+    codes = codes_of(data / dataset, name, seed)
+    np.save(place, codes.astype(np.uint8))
+    print(json.dumps({"made": str(place), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
@@ -112,16 +126,7 @@ def main() -> None:
     for seed in range(options.seeds):
         for name in options.tokenizers.split(","):
             for dataset in options.datasets.split(","):
-                place = options.output / dataset / f"{name}-{seed}.npy"
-                if place.exists():
-                    continue
-                place.parent.mkdir(parents=True, exist_ok=True)
-                if not (place.parent / "sequences.parquet").exists():
-                    shutil.copyfile(options.data / dataset / "sequences.parquet", place.parent / "sequences.parquet")
-                start = time.perf_counter()
-                codes = codes_of(options.data / dataset, name, seed)
-                np.save(place, codes.astype(np.uint8))
-                print(json.dumps({"made": str(place), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
+                make(options.data, options.output, dataset, name, seed)
 
 
 if __name__ == "__main__":
