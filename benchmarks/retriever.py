@@ -19,7 +19,7 @@ import torch
 import sidkit
 from sidkit import SidTable
 from sidkit.retriever.data import Vocabulary, examples
-from sidkit.retriever.evaluate import Evaluator, judged_together
+from sidkit.retriever.evaluate import Evaluator, Panel
 from sidkit.retriever.model import build_t5, new_weights
 from sidkit.retriever.plan import Plan
 from sidkit.retriever.stack import Stack
@@ -136,9 +136,10 @@ def main() -> None:
     evaluator, copies = Evaluator(table, sequences, "test", 20, device), stack.copies
     for runs, constrained in sorted({(1, True), (1, False), (stack.runs, True)}):
         weights = {name: value.detach()[:runs] for name, value in copies.items()}
+        panel = Panel([evaluator] * runs)
         for _ in range(2):  # the first warms up
             start = time.perf_counter()
-            judged_together([evaluator] * runs, weights, plan.shape, 30, constrained)
+            panel(weights, plan.shape, 30, constrained)
             wait(device)
         seconds, kind = time.perf_counter() - start, "constrained" if constrained else "unconstrained"
         keep(f"beam 30, {len(evaluator)} users, {kind}, {runs} at once", {"seconds a run": round(seconds / runs, 3)})

@@ -6,30 +6,16 @@ Tests marked gpu need the device: sizes that the interpreter could not do in a d
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 
+from kernels import DEVICE, ON_GPU, QUIET, RUN, WHY_NOT, torch
 from sidkit.engine import cpu
 from sidkit.geometry import residual, squared_length, unit
 
-torch = pytest.importorskip("torch", reason="the GPU engine needs torch")
-
-ON_GPU = torch.cuda.is_available()
-OLD_NUMPY = tuple(int(part) for part in np.__version__.split(".")[:2]) < (2, 4)
-if not ON_GPU and find_spec("triton"):
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-
-kernels_run = pytest.mark.skipif(
-    not find_spec("triton") or not (ON_GPU or OLD_NUMPY),
-    reason="Triton is not installed, or its interpreter does not know this numpy (needs < 2.4)",
-)
+pytestmark = QUIET
+kernels_run = pytest.mark.skipif(not RUN, reason=WHY_NOT)
 needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no CUDA device")
-DEVICE = "cuda" if ON_GPU else "cpu"
-if not ON_GPU:  # the interpreter computes both sides of every choice, and converts arrays the old way
-    pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Runtime", "Deprecation")]
 
 
 def rows_and_centroids(n, K, d, seed=0, alike=4):

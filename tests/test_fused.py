@@ -5,26 +5,18 @@ On a CUDA device in bfloat16; elsewhere through Triton's interpreter, in float32
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="the retriever needs torch")
+from kernels import DEVICE, ON_GPU, QUIET, RUN, WHY_NOT, torch
 
-ON_GPU = torch.cuda.is_available()
-OLD_NUMPY = tuple(int(part) for part in np.__version__.split(".")[:2]) < (2, 4)
-if not find_spec("triton") or not (ON_GPU or OLD_NUMPY):
-    reason = "Triton is not installed, or its interpreter does not know this numpy (needs < 2.4)"
-    pytest.skip(reason, allow_module_level=True)
-if not ON_GPU:
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-    pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Runtime", "Deprecation")]
+if not RUN:
+    pytest.skip(WHY_NOT, allow_module_level=True)
 
-from sidkit.retriever import fused, network  # noqa: E402, the interpreter is chosen before Triton loads
+from sidkit.retriever import network
+from sidkit.retriever.fused_layers import Dropout, Layers
 
-DEVICE = "cuda" if ON_GPU else "cpu"
+pytestmark = QUIET
 DTYPES = [torch.bfloat16 if ON_GPU else torch.float32]  # a GPU's own float32 product is not one
 R, ROWS, W, D, HEADS, E, WIDE = 2, 5, 20, 64, 4, 16, 192
 SHARE, PLACE = 0.25, 2
@@ -119,7 +111,7 @@ def test_feed_forward(share, setting):
         random(R, ROWS * W, D), random(R, D),
         random(R, D, WIDE, dtype=dtype, scale=0.1), random(R, WIDE, D, dtype=dtype, scale=0.1),
     )  # fmt: skip
-    ours = fused.Layers(fused.Dropout(share, seed), DEVICE).feed_forward(*inputs)
+    ours = Layers(Dropout(share, seed), DEVICE).feed_forward(*inputs)
     same(ours, feed_forward(*inputs, seed), inputs, tolerance)
 
 
@@ -130,7 +122,7 @@ def test_self_block(share, setting):
         random(R, ROWS * W, D), random(R, D), random(R, D, 3 * HEADS * E, dtype=dtype, scale=0.1),
         random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, HEADS, W, W),
     )  # fmt: skip
-    ours = fused.Layers(fused.Dropout(share, seed), DEVICE).self_block(*inputs, slot, owner)
+    ours = Layers(Dropout(share, seed), DEVICE).attend(*inputs, None, slot, owner)
     same(ours, self_block(*inputs, slot, owner, seed), inputs, tolerance)
 
 
@@ -141,7 +133,8 @@ def test_cross_block(share, setting):
         random(R, ROWS * 9, D), random(R, D), random(R, D, HEADS * E, dtype=dtype, scale=0.1),
         random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, ROWS, W, 2, HEADS, E, dtype=dtype),
     )  # fmt: skip
-    ours = fused.Layers(fused.Dropout(share, seed), DEVICE).cross_block(*inputs, mine, owner)
+    *most, keys = inputs
+    ours = Layers(Dropout(share, seed), DEVICE).attend(*most, None, keys, mine, owner)
     same(ours, cross_block(*inputs, mine, owner, seed), inputs, tolerance)
 
 
@@ -177,7 +170,7 @@ def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
     list(stack.epoch([3, 4], [0, 0]))
     stack.at.zero_()
     batch, weights = stack.batch(), list(stack.copies.values())
-    layers = fused.Layers(fused.Dropout(0.0, torch.zeros(R, dtype=torch.int32)), "cpu")
+    layers = Layers(Dropout(0.0, torch.zeros(R, dtype=torch.int32)), "cpu")
     names = ("unstack", "encoder_layer", "decoder_layer")
     kernels = network.Parts(**{name: getattr(layers, name) for name in names})
     found = []

@@ -5,33 +5,24 @@ On a CUDA device in bfloat16 too; elsewhere through Triton's interpreter, in flo
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="the retriever needs torch")
+from kernels import DEVICE, ON_GPU, QUIET, RUN, WHY_NOT, torch
+
 pytest.importorskip("transformers")
+if not RUN:
+    pytest.skip(WHY_NOT, allow_module_level=True)
 
-ON_GPU = torch.cuda.is_available()
-OLD_NUMPY = tuple(int(part) for part in np.__version__.split(".")[:2]) < (2, 4)
-if not find_spec("triton") or not (ON_GPU or OLD_NUMPY):
-    reason = "Triton is not installed, or its interpreter does not know this numpy (needs < 2.4)"
-    pytest.skip(reason, allow_module_level=True)
-if not ON_GPU:
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-    pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Runtime", "Deprecation")]
+from sidkit import SidTable
+from sidkit.retriever import decode
+from sidkit.retriever.data import Vocabulary
+from sidkit.retriever.fused_decode import FUSED
+from sidkit.retriever.model import Shape, new_weights
+from sidkit.retriever.network import in_dtype
+from sidkit.trie import Trie
 
-from sidkit import SidTable  # noqa: E402, the interpreter is chosen before Triton loads
-from sidkit.retriever import decode  # noqa: E402
-from sidkit.retriever.data import Vocabulary  # noqa: E402
-from sidkit.retriever.fused_decode import FUSED  # noqa: E402
-from sidkit.retriever.model import Shape, new_weights  # noqa: E402
-from sidkit.retriever.network import in_dtype  # noqa: E402
-from sidkit.trie import Trie  # noqa: E402
-
-DEVICE = "cuda" if ON_GPU else "cpu"
+pytestmark = QUIET
 R, USERS, BEAMS, D, HEADS, E = 2, 5, 30, 64, 4, 16
 
 

@@ -22,7 +22,7 @@ pytest.importorskip("transformers")
 from sidkit.retriever import Plan, Retriever, Shape, SidLogitsProcessor, loop  # noqa: E402
 from sidkit.retriever.data import Vocabulary, examples  # noqa: E402
 from sidkit.retriever.decode import DeviceTrie, beam_search, free_search, stacked_search  # noqa: E402
-from sidkit.retriever.evaluate import Evaluator, judged_together  # noqa: E402
+from sidkit.retriever.evaluate import Evaluator, Panel  # noqa: E402
 from sidkit.retriever.layout import Layout  # noqa: E402
 from sidkit.retriever.loop import Job, Outcome, train_stack  # noqa: E402
 from sidkit.retriever.metrics import CUTS, Judge, representatives  # noqa: E402
@@ -643,7 +643,7 @@ def test_runs_judged_together_get_the_figures_they_get_alone():
     judges = [Evaluator(shop(seed=seed), sequences, "valid", 20, "cpu") for seed in (4, 5)]
     runs = [peaked(new_weights(SMALL, 25, seed)) for seed in range(2)]
     stacked = {name: torch.cat([weights[name] for weights in runs]) for name in runs[0]}
-    together = judged_together(judges, stacked, SMALL, 10)
+    together = Panel(judges)(stacked, SMALL, 10)
     for judge, weights, tally in zip(judges, runs, together, strict=True):
         alone = judge(weights, SMALL, 10)
         assert tally.count == alone.count == 25

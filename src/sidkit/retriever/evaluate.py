@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 
 from ..progress import Progress, Silent
 from ..sequences import Sequences
 from ..sids import SidTable
 from ..trie import Trie
 from .data import Split, Vocabulary, examples
-from .decode import PLAIN, Beams, DeviceTrie, blocks_for, stacked_search
+from .decode import PLAIN, DeviceTrie, blocks_for, stacked_search
 from .metrics import Judge, Tally
 from .model import Shape, Weights
 
-__all__ = ["Evaluator", "judged_together"]
+__all__ = ["Evaluator", "Panel"]
 
 Tensor = Any
 CANDIDATES = 1 << 16  # beams decoded at once in plain torch; kernels need far less memory for each
@@ -49,7 +48,7 @@ class Evaluator:
         self, weights: Weights, shape: Shape, beams: int, constrained: bool = True, progress: Progress | None = None
     ) -> Tally:
         """All figures, as sums over the users."""
-        return judged_together([self], weights, shape, beams, constrained, progress)[0]
+        return Panel([self])(weights, shape, beams, constrained, progress)[0]
 
     def sums(self, leaf: Tensor) -> dict[str, Tensor]:
         """leaf: (n, beams) of the users sorted by length."""
@@ -62,32 +61,34 @@ class Evaluator:
         return items, back <= self.length[start:stop, None]
 
 
-def ranked(
-    judges: Sequence[Evaluator], weights: Weights, shape: Shape, beams: int, constrained: bool
-) -> Iterator[tuple[NDArray[Any], Beams]]:
-    """Which examples, and their best SIDs by every run, some examples at a time."""
-    one, device = judges[0], judges[0].items.device
-    trie = DeviceTrie([judge.trie for judge in judges], one.vocabulary, device)
-    shared = min(len(judge.tokens) for judge in judges)
-    table = torch.stack([judge.tokens[:shared] for judge in judges])  # (R, items, L)
-    fast = blocks_for(weights, shape, trie.levels, USERS, int(one.longest.max(initial=0)) * trie.levels, beams)
-    at_once = min(USERS, max(1, CANDIDATES * (1 if fast is PLAIN else FUSED) // (beams * len(judges))))
-    for start in range(0, len(one), at_once):
-        stop = min(start + at_once, len(one))
-        items, there = one.histories(start, stop)
-        tokens = torch.where(there[..., None], table[:, items], 0).flatten(2)
-        yield one.by_length[start:stop], stacked_search(weights, shape, trie, tokens, beams, constrained)
+class Panel:
+    """Judges of runs with stacked weights, who hear the same users; they differ in their tables alone."""
 
+    def __init__(self, judges: Sequence[Evaluator]) -> None:
+        self.judges, one = list(judges), judges[0]
+        self.trie = DeviceTrie([judge.trie for judge in judges], one.vocabulary, one.items.device)
+        shared = min(len(judge.tokens) for judge in judges)
+        self.tokens = torch.stack([judge.tokens[:shared] for judge in judges])  # (R, items, L)
 
-def judged_together(
-    judges: Sequence[Evaluator], weights: Weights, shape: Shape, beams: int,
-    constrained: bool = True, progress: Progress | None = None,
-) -> list[Tally]:  # fmt: skip
-    """All figures of runs with stacked weights, as sums over the users; the judges differ in their tables alone."""
-    progress, found = progress or Silent(), list[Tensor]()
-    for some, best in ranked(judges, weights, shape, beams, constrained):
-        found.append(F.pad(best.leaf, (0, beams - best.leaf.shape[2]), value=-1))
-        progress.advance(len(some))
-    sums = [judge.sums(leaf) for judge, leaf in zip(judges, torch.cat(found, 1), strict=True)]
-    values = torch.stack([torch.stack(list(each.values())) for each in sums]).tolist()  # one trip from the device
-    return [Tally(dict(zip(sums[0], each, strict=True)), len(judges[0])) for each in values]
+    def __call__(
+        self, weights: Weights, shape: Shape, beams: int, constrained: bool = True, progress: Progress | None = None
+    ) -> list[Tally]:
+        """All figures of every run, as sums over the users."""
+        progress, found, users = progress or Silent(), list[Tensor](), len(self.judges[0])
+        at_once = self._at_once(weights, shape, beams)
+        for start in range(0, users, at_once):
+            stop = min(start + at_once, users)
+            items, there = self.judges[0].histories(start, stop)
+            tokens = torch.where(there[..., None], self.tokens[:, items], 0).flatten(2)
+            leaf = stacked_search(weights, shape, self.trie, tokens, beams, constrained).leaf
+            found.append(F.pad(leaf, (0, beams - leaf.shape[2]), value=-1))
+            progress.advance(stop - start)
+        sums = [judge.sums(leaf) for judge, leaf in zip(self.judges, torch.cat(found, 1), strict=True)]
+        values = torch.stack([torch.stack(list(each.values())) for each in sums]).tolist()  # one trip from the device
+        return [Tally(dict(zip(sums[0], each, strict=True)), users) for each in values]
+
+    def _at_once(self, weights: Weights, shape: Shape, beams: int) -> int:
+        """Users whose beams are searched together."""
+        longest = int(self.judges[0].longest.max(initial=0)) * self.trie.levels
+        fast = blocks_for(weights, shape, self.trie.levels, USERS, longest, beams) is not PLAIN
+        return min(USERS, max(1, CANDIDATES * (FUSED if fast else 1) // (beams * len(self.judges))))

@@ -7,14 +7,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .network import EPSILON
-
-EPS = tl.constexpr(EPSILON)
-
-
-@triton.jit
-def _normed(x, scale, D: tl.constexpr):
-    return x * tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None] * scale[None, :]
+from .fused_kernels import layer_norm
 
 
 @triton.jit
@@ -47,7 +40,7 @@ def self_block(
     here = (run * rows + row)[:, None]
     total = tl.load(x_ + here * D + d[None, :], mask=there, other=0.0)
     dtype = qkv_.dtype.element_ty
-    normed = _normed(total, tl.load(scale_ + run * scale_run + d), D).to(dtype)
+    normed = layer_norm(total, tl.load(scale_ + run * scale_run + d), D).to(dtype)
     qkv_ += run * qkv_run
     o_ += run * o_run
     bias_ += (run * H * LEVELS + T - 1) * LEVELS
@@ -104,7 +97,7 @@ def feed_forward(
     there, here = (row < rows)[:, None], (run * rows + row.to(tl.int64))[:, None] * D + d[None, :]
     total = tl.load(x_ + here, mask=there, other=0.0)
     dtype = wi_.dtype.element_ty
-    normed = _normed(total, tl.load(scale_ + run * scale_run + d), D).to(dtype)
+    normed = layer_norm(total, tl.load(scale_ + run * scale_run + d), D).to(dtype)
     f = tl.arange(0, BF)
     wi_ += run * wi_run + d[:, None] * F + f[None, :]
     wo_ += run * wo_run + f[:, None] * D + d[None, :]
@@ -123,7 +116,7 @@ def score(
     run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
     there, here = (row < rows)[:, None], run * rows + row.to(tl.int64)
     x = tl.load(x_ + here[:, None] * D + d[None, :], mask=there, other=0.0)
-    x = (_normed(x, tl.load(scale_ + run * scale_run + d), D) * (D**-0.5)).to(shared_.dtype.element_ty)
+    x = (layer_norm(x, tl.load(scale_ + run * scale_run + d), D) * (D**-0.5)).to(shared_.dtype.element_ty)
     shared_ += run * words * D
     top = tl.full((BM,), -float("inf"), tl.float32)
     whole = tl.zeros((BM,), tl.float32)

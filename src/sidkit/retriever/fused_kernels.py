@@ -15,6 +15,23 @@ EPS = tl.constexpr(EPSILON)
 
 
 @triton.jit
+def layer_norm(x, scale, D: tl.constexpr):
+    """T5's layer norm of rows (BM, D)."""
+    return x * tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None] * scale[None, :]
+
+
+@triton.jit
+def _product(h_, w_, row, n, m, w_k, w_d, D: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
+    """Rows of h (n, m) times w (m, D), whose element (k, d) lies at k w_k + d w_d."""
+    d, total = tl.arange(0, D), tl.zeros((BM, D), tl.float32)
+    for start in range(0, m, BK):
+        k = start + tl.arange(0, BK)
+        h = tl.load(h_ + (row[:, None] * m + k), mask=row[:, None] < n, other=0.0)
+        total = tl.dot(h, tl.load(w_ + (k[:, None] * w_k + d[None, :] * w_d)), total)
+    return total
+
+
+@triton.jit
 def _kept(seed_, run, place, index, least):
     """Which elements stay: those whose 32-bit hash of seed, place and index is not below `least`."""
     key = index.to(tl.uint32) * 0x9E3779B1 + (tl.load(seed_ + run).to(tl.uint32) ^ (place.to(tl.uint32) * 0x85EBCA77))
@@ -33,7 +50,7 @@ def norm_matmul(
     at = row[:, None] * D + d
     x = tl.load(x_ + run * n * D + at, mask=row[:, None] < n, other=0.0)
     scale = tl.load(scale_ + run * scale_run + d)
-    normed = (x * tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None] * scale).to(w_.dtype.element_ty)
+    normed = layer_norm(x, scale, D).to(w_.dtype.element_ty)
     if KEEP:
         tl.store(kept_ + run * n * D + at, normed, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
     w_ += run * w_run
@@ -56,14 +73,7 @@ def matmul_add(
     D: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
-    total = tl.zeros((BM, D), tl.float32)
-    h_ += run * n * m
-    w_ += run * w_run
-    for start in range(0, m, BK):
-        k = start + tl.arange(0, BK)
-        h = tl.load(h_ + row[:, None] * m + k, mask=row[:, None] < n, other=0.0)
-        w = tl.load(w_ + k[:, None] * D + d)
-        total = tl.dot(h, w, total)
+    total = _product(h_ + run * n * m, w_ + run * w_run, row, n, m, D, 1, D, BM, BK)
     at, inside = row[:, None] * D + d, row[:, None] < n
     if DROP:
         total = tl.where(_kept(seed_, run, place, at, least), total * gain, 0.0)
@@ -104,14 +114,7 @@ def grad_norm(
 ):  # fmt: skip
     """dx = dy + the gradient of norm_matmul in x, where g is that of its result; dscale in parts, one per program."""
     run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
-    total = tl.zeros((BM, D), tl.float32)
-    g_ += run * n * m
-    w_ += run * w_run
-    for start in range(0, m, BK):
-        k = start + tl.arange(0, BK)
-        g = tl.load(g_ + row[:, None] * m + k, mask=row[:, None] < n, other=0.0)
-        w = tl.load(w_ + d[None, :] * m + k[:, None])
-        total = tl.dot(g, w, total)
+    total = _product(g_ + run * n * m, w_ + run * w_run, row, n, m, 1, m, D, BM, BK)
     at, inside = row[:, None] * D + d, row[:, None] < n
     x = tl.load(x_ + run * n * D + at, mask=inside, other=0.0)
     root = tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None]

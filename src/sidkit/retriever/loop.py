@@ -19,7 +19,7 @@ from ..progress import Progress, Silent
 from ..sequences import Sequences
 from ..sids import SidTable
 from .data import Split, Vocabulary, examples, require_known
-from .evaluate import Evaluator, judged_together
+from .evaluate import Evaluator, Panel
 from .metrics import Tally
 from .model import Weights, new_weights, one_run
 from .network import in_dtype
@@ -83,6 +83,7 @@ def train_stack(
     stack = Stack(sequences, Vocabulary(sizes), plan, min(at_once, len(jobs)), device)
     n, running = len(stack.examples), dict[int, Outcome]()
     judges: dict[int, Evaluator] = {}
+    panel: Panel | None = None
     progress.start("train", n * plan.epochs * len(jobs))
     late, lengths, pace = False, list[int](), 0.0  # epochs of the runs that stopped, and seconds of the last one
     while True:
@@ -117,7 +118,8 @@ def train_stack(
         losses, speed = stack.losses(), n * len(running) / (time.monotonic() - began)
         weights = {name: value.detach()[list(running)] for name, value in stack.copies.items()}
         together = [judges[run] for run in running]
-        tallies = judged_together(together, weights, plan.shape, plan.beams, plan.constrained)
+        panel = panel if panel is not None and panel.judges == together else Panel(together)
+        tallies = panel(weights, plan.shape, plan.beams, plan.constrained)
         for (run, outcome), tally in zip(running.items(), tallies, strict=True):
             outcome.epoch += 1
             figures = tally.means()

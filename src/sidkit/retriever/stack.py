@@ -115,10 +115,10 @@ class Stack:
     def _fastest(self) -> Parts:
         if not fused_fits(self.plan.shape, self.dtype, self.device, max(self.slot.shape[1], self.mine.shape[1])):
             return Parts.compiled()
-        from . import fused
+        from .fused_layers import Dropout, Layers
 
-        self._drop = fused.Dropout(self.plan.shape.dropout, self.seeds)
-        layers = fused.Layers(self._drop, self.device)
+        self._drop = Dropout(self.plan.shape.dropout, self.seeds)
+        layers = Layers(self._drop, self.device)
         names = ("unstack", "encoder_layer", "decoder_layer")
         return Parts.compiled(**{name: getattr(layers, name) for name in names})
 
