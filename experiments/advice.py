@@ -17,6 +17,8 @@ import platform
 from pathlib import Path
 from statistics import mean
 
+from tables import asked
+
 DATASETS = ("lastfm", "toys", "sports", "clothing", "together")
 SIZES = ((32,) * 3, (64,) * 3, (128,) * 3, (256,) * 3, (512,) * 3, (1024, 512, 128))
 TOGETHER = ((64,) * 3, (256,) * 3)  # sizes for all four datasets together
@@ -148,12 +150,7 @@ def summary(guesses: list[tuple[dict, dict]], truth: dict) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--tables", action="store_true", help="print tables from the output of an earlier run")
-    options = parser.parse_args()
+    options = asked(__doc__, "data", seeds=2)
     if not options.tables:
         run(options)
     tables([json.loads(line) for line in options.output.read_text().splitlines()])

@@ -10,15 +10,14 @@ docs/results.md from the results of the one before.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
 from collections import defaultdict
 from pathlib import Path
-from statistics import mean, stdev
 
 import numpy as np
+from tables import asked, spread
 from tiger_codes import BEYOND, DATASETS, SIZES, embeddings
 
 NAMES = ("prq-kmeans", "rq-kmeans", *BEYOND)
@@ -103,19 +102,13 @@ def tables(runs: list[dict]) -> str:
         cells = []
         for figure, level, factor, digits in COLUMNS.values():
             values = [factor * (run[figure] if level is None else run[figure][level]) for run in some]
-            spread = f" ±{stdev(values):.{digits}f}" if len(values) > 1 else ""
-            cells.append(f"{mean(values):.{digits}f}{spread}")
+            cells.append(spread(values, digits))
         text.append(f"| {dataset} | {name} | {' | '.join(cells)} | {len(some)} |")
     return "\n".join(text)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("codes", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--tables", action="store_true", help="print the table from the output of an earlier run")
-    options = parser.parse_args()
+    options = asked(__doc__, "data", "codes")
     if not options.tables:
         from codebook_quality import versions
 

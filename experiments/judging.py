@@ -9,12 +9,12 @@ tables of docs/results.md from the results of the first.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
 from pathlib import Path
-from statistics import mean, stdev
+
+from tables import asked, spread
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
 TOKENIZERS = ("prq-kmeans", "rq-kmeans", "pq-kmeans", "random codes")
@@ -73,8 +73,7 @@ def work(folder: Path, seeds: int) -> list[dict]:
 def tables(runs: list[dict]) -> None:
     def cells(dataset: str, name: str, read, digits: int) -> str:
         values = [read(run) for run in runs if (run["dataset"], run["tokenizer"]) == (dataset, name)]
-        spread = f" ±{stdev(values):.{digits}f}" if len(values) > 1 else ""
-        return f"{mean(values):.{digits}f}{spread}"
+        return spread(values, digits)
 
     print("| data | tokenizer | next item shares L1 % | L2 % | L3 % | lift L1 | L2 | L3 | nearest share L1 % | L2 % |"
           " overlap % |\n|---|---|" + "---:|" * 9)  # fmt: skip
@@ -105,12 +104,7 @@ def tables(runs: list[dict]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tables", action="store_true", help="print tables from the output of an earlier run")
-    options = parser.parse_args()
+    options = asked(__doc__, "data", seeds=3)
     if not options.tables:
         from codebook_quality import versions
 

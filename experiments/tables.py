@@ -5,18 +5,33 @@ python experiments/tables.py experiments/results/codebook_quality.jsonl
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from sidkit.report.compare import Comparison
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
 
 
+def asked(doc: str, *places: str, **more: Any) -> argparse.Namespace:
+    """The options of an experiment: folders to read, -o, --tables, and further numbers by name."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for place in places:
+        parser.add_argument(place, type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    for name, default in more.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    parser.add_argument("--tables", action="store_true", help="print tables from the output of an earlier run")
+    return parser.parse_args()
+
+
 def spread(values: list[float], digits: int = 2) -> str:
+    """Their mean, and if there are several their standard deviation."""
     tail = f" ±{stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{mean(values):.{digits}f}{tail}"
 

@@ -16,8 +16,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import exp, log
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
+from tables import spread
 from tiger import MAIN
 from tiger_codes import BEYOND, DATASETS, TOKENIZERS
 
@@ -36,10 +37,6 @@ BEGIN, END = "<!-- tiger_tables.py begins -->", "<!-- tiger_tables.py ends -->"
 
 def read(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def spread(values: list[float]) -> str:
-    return f"{mean(values):.4f}" + (f" ±{stdev(values):.4f}" if len(values) > 1 else "")
 
 
 def by_row(lines: list[dict], dataset: str, names: Sequence[str] = tuple(TOKENIZERS)) -> dict[str, dict[int, dict]]:
@@ -112,7 +109,7 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
     heads = [*COLUMNS, f"NDCG@20 − {baseline}", "epochs (best)", "seeds"]
     text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name, runs in rows.items():
-        cells = [spread([run["test"][field] for run in runs.values()]) for field in COLUMNS.values()]
+        cells = [spread([run["test"][field] for run in runs.values()], 4) for field in COLUMNS.values()]
         cells.append(against(runs, rows.get(baseline, {}), "item_ndcg@20"))
         cells.append(", ".join(f"{run['epochs']} ({run['best_epoch']})" for run in runs.values()))
         cells.append(", ".join(str(seed) for seed in runs))
