@@ -27,7 +27,7 @@ import numpy as np
 from tiger_codes import BEYOND, DATASETS, SIZES, TOKENIZERS, make
 
 MAIN = ("prq-kmeans", "rq-kmeans", "rq-vae", "without-global", "without-soft", "without-projection")
-OTHERS = ("opq-kmeans", "pq-kmeans", "rq-gmm", "r3-vae")
+OTHERS = ("opq-kmeans", "pq-kmeans", "rq-gmm", "r3-vae", "r3-vae-top1")
 CONTROLS = ("random", "category")
 
 

@@ -33,7 +33,8 @@ TOKENIZERS: dict[str, tuple[str, dict]] = {  # most telling first; options besid
     "opq-kmeans": ("opq-kmeans", {}),
     "pq-kmeans": ("pq-kmeans", {}),
     "rq-gmm": ("rq-gmm", {}),
-    "r3-vae": ("r3-vae", {"preset": "paper"}),
+    "r3-vae": ("r3-vae", {"preset": "paper"}),  # read literally: ratings nearly flat
+    "r3-vae-top1": ("r3-vae", {"preset": "public", "epochs": 500, "rating": "top1"}),
     **{f"prq-k{k}": ("prq-kmeans", {"top_k": k}) for k in (5, 10)},  # k = 1 is without-soft
     **{f"prq-beta{beta}": ("prq-kmeans", {"beta": float(beta)}) for beta in (10, 20, 25)},
 }

@@ -57,7 +57,11 @@ def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str
         return f"{mean(gaps):+.4f}"
     from scipy.stats import ttest_1samp
 
-    return f"{mean(gaps):+.4f} (p = {ttest_1samp(gaps, 0.0).pvalue:.2f})"
+    return f"{mean(gaps):+.4f} ({chance(ttest_1samp(gaps, 0.0).pvalue)})"
+
+
+def chance(p: float) -> str:
+    return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
 
 
 def overall(lines: list[dict], name: str, baseline: str, field: str) -> str:
@@ -72,7 +76,7 @@ def overall(lines: list[dict], name: str, baseline: str, field: str) -> str:
             ratios.append(log(rows[name][seed]["test"][field] / rows[baseline][seed]["test"][field]))
     if name == baseline or not ratios:
         return ""
-    test = f"p = {ttest_1samp(ratios, 0.0).pvalue:.3f}, " if len(ratios) > 1 else ""
+    test = f"{chance(ttest_1samp(ratios, 0.0).pvalue)}, " if len(ratios) > 1 else ""
     return f"{exp(mean(ratios)) - 1:+.1%} ({test}{len(ratios)} {'pair' if len(ratios) == 1 else 'pairs'})"
 
 
@@ -101,7 +105,7 @@ def summary(lines: list[dict], baseline: str, names: Sequence[str]) -> str:
                 cells.append(f"{mark}{value:.4f}{mark}{'' if len(runs) > 1 else '¹'}" if runs else "")
         cells.append(overall(lines, name, baseline, "item_ndcg@20"))
         text.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join([*text, "", "¹ one seed"])
+    return "\n".join([*text, *["", "¹ one seed"] * any("¹" in row for row in text)])
 
 
 def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) -> str:
@@ -189,6 +193,7 @@ def draw(done: list[dict], folder: Path) -> None:
             dots[0][place].plot(mean(values), at, "|", color="black", ms=12)
         dots[0][place].set(title=dataset, xlabel="test NDCG@20", yticks=range(len(shown)), yticklabels=shown)
         dots[0][place].grid(axis="x", alpha=0.3)
+        dots[0][place].locator_params(axis="x", nbins=5)
         for name, runs in rows.items():
             if name in (*MAIN, "random"):
                 for seed, run in runs.items():
