@@ -1,4 +1,4 @@
-"""The retriever's kernels beside network.py's plain reading of the same blocks, gradients and dropout included.
+"""The retriever's kernels beside the plain reading of network.py and stack.py, gradients and dropout included.
 
 On a CUDA device in bfloat16; elsewhere through Triton's interpreter, in float32.
 """
@@ -13,12 +13,12 @@ from kernels import DEVICE, ON_GPU, QUIET, RUN, WHY_NOT, torch
 if not RUN:
     pytest.skip(WHY_NOT, allow_module_level=True)
 
-from sidkit.retriever import network
+from sidkit.retriever import fused_step, network, stack
 from sidkit.retriever.fused_layers import Dropout, Layers
 
 pytestmark = QUIET
 DTYPES = [torch.bfloat16 if ON_GPU else torch.float32]  # a GPU's own float32 product is not one
-R, ROWS, W, D, HEADS, E, WIDE = 2, 5, 20, 64, 4, 16, 192
+R, ROWS, W, D, HEADS, E, WIDE, WORDS = 2, 5, 20, 64, 4, 16, 192, 37
 SHARE, PLACE = 0.25, 2
 
 
@@ -148,20 +148,106 @@ def test_a_share_of_the_elements_is_dropped_and_every_place_and_run_drops_others
         assert abs(float(both) - 0.75**2) < 0.006
 
 
-def stack_of(precision, device):
+def stack_of(precision, device, dropout=0.0):
     from sidkit.retriever.model import Shape, new_weights
     from sidkit.retriever.plan import Plan
     from sidkit.retriever.stack import Stack, Vocabulary
     from sidkit.sequences import Sequences
 
-    shape = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16, dropout=0.0)
+    shape = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16, dropout=dropout)
     plan, rng = Plan(shape, batch=16, history=6, precision=precision), np.random.default_rng(0)
     walks = Sequences.of([rng.integers(30, size=9).tolist() for _ in range(12)])
-    stack = Stack(walks, Vocabulary((5, 6)), plan, R, device)
+    found = Stack(walks, Vocabulary((5, 6)), plan, R, device)
     codes = np.stack([np.arange(30) // 6, np.arange(30) % 6], 1)
     for run in range(R):
-        stack.place(run, new_weights(plan.shape, len(stack.vocabulary), run), codes)
-    return stack
+        found.place(run, new_weights(plan.shape, len(found.vocabulary), run), codes)
+    return found
+
+
+def tokens_of(*shape):
+    return torch.as_tensor(np.random.default_rng(2).integers(WORDS, size=shape), device=DEVICE)
+
+
+def test_batches():
+    one = stack_of("bfloat16" if ON_GPU else "float32", DEVICE)
+    one.order.copy_(torch.as_tensor(np.stack([one.layout.order(seed, 1) for seed in (3, 4)])))
+    given = (
+        one.order, one.at, one.slot, one.item, one.level, one.mine, one.within,
+        one.position, one.length, one.items, one.tokens,
+    )  # fmt: skip
+    empty = 0
+    for at in range(one.layout.batches):
+        one.at.fill_(at)
+        ours, plain = (network.Batch(*part.gather_examples(*given)) for part in (fused_step, stack))
+        for name in ("tokens", "slot", "owner", "mine", "weight"):
+            assert torch.equal(getattr(ours, name), getattr(plain, name)), name
+        real = plain.weight > 0
+        empty += int((~real).sum())
+        for name in ("target", "before"):
+            assert torch.equal(getattr(ours, name)[real], getattr(plain, name)[real]), name
+            assert (getattr(ours, name)[~real] == 0).all()
+    assert empty
+
+
+def test_embeddings(share, setting):
+    seed = setting[1]
+    table, tokens = draw(torch.float32)(R, WORDS, D), tokens_of(R, 5, 9)
+    plain = network.embed(table, tokens, 0.0)
+    same(fused_step.embed(table, tokens, (share, seed, PLACE)), dropped(plain, seed, PLACE, (45, D)), [table], 1e-5)
+
+
+def test_the_end_of_the_encoder(share, setting):
+    dtype, seed, _, _, tolerance = setting
+    random = draw(torch.float32)
+    inputs = random(R, 45, D), random(R, D)
+    plain = dropped(network.norm(*inputs), seed, PLACE, (45, D)).to(dtype)
+    same(fused_step.finish(*inputs, dtype, (share, seed, PLACE)), plain, inputs, tolerance)
+
+
+def test_the_loss(share, setting):
+    dtype, seed, _, _, tolerance = setting
+    random, target = draw(torch.float32), tokens_of(R, 7, 11)
+    weight = (tokens_of(R, 7, 11) % 3 > 0).float()
+    x, final, shared = random(R, 77, D), random(R, D), random(R, WORDS, D)
+    y = dropped(network.norm(x, final), seed, PLACE, (77, D)) * D**-0.5
+    scores = (y.to(dtype) @ shared.to(dtype).transpose(1, 2)).float()
+    each = torch.nn.functional.cross_entropy(scores.flatten(0, 1), target.flatten(), reduction="none").view(R, -1)
+    plain = (each * weight.flatten(1)).sum(1) / weight.sum((1, 2))
+    if not share:
+        known = network.head(x, final, shared, target, weight, dtype, 0.0)
+        torch.testing.assert_close(plain, known, rtol=tolerance, atol=0)
+    ours = fused_step.head(x, final, shared, target, weight, dtype, (share, seed, PLACE))
+    same(ours, plain, (x, final, shared), tolerance)
+
+
+def test_a_batch_of_nothing_has_no_loss(setting):
+    dtype, seed = setting[:2]
+    random = draw(torch.float32)
+    x, final, shared = random(R, 6, D), random(R, D), random(R, WORDS, D)
+    weight = torch.zeros(R, 2, 3, device=DEVICE)
+    losses = fused_step.head(x, final, shared, tokens_of(R, 2, 3), weight, dtype, (0.0, seed, PLACE))
+    grads = torch.autograd.grad(losses.sum(), (x, final, shared))
+    assert all((value == 0).all() for value in (losses, *grads))
+
+
+@pytest.mark.parametrize("steps", [1, 3, 400])
+def test_adam(steps):
+    """Many numbers and few, with a copy in another dtype and without, runs at different steps."""
+    found = []
+    for part in (fused_step, stack):
+        generator = torch.Generator().manual_seed(0)
+        weights, first, second = (
+            [torch.randn(R, *shape, generator=generator).to(DEVICE) for shape in ((3, 700), (5,))] for _ in range(3)
+        )
+        second = [value.square() for value in second]
+        copies = [weights[0].to(torch.bfloat16), weights[1]]
+        grads = [torch.randn(w.shape, generator=generator).to(copy) for w, copy in zip(weights, copies, strict=True)]
+        step = torch.tensor([1.0, float(steps)], device=DEVICE)
+        part.adam(weights, copies, grads, first, second, step, 1e-2)
+        found.append([*weights, *copies, *first, *second])
+    for ours, plain in zip(*found, strict=True):
+        rtol = 1e-2 if ours.dtype == torch.bfloat16 else 1e-4
+        torch.testing.assert_close(ours.float(), plain.float(), rtol=rtol, atol=1e-6)
 
 
 @pytest.mark.skipif(ON_GPU, reason="float32 on a CPU; the GPU has a test of its own")
@@ -171,14 +257,26 @@ def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
     stack.at.zero_()
     batch, weights = stack.batch(), list(stack.copies.values())
     layers = Layers(Dropout(0.0, torch.zeros(R, dtype=torch.int32)), "cpu")
-    names = ("unstack", "encoder_layer", "decoder_layer")
-    kernels = network.Parts(**{name: getattr(layers, name) for name in names})
     found = []
-    for parts in (kernels, network.Parts()):
+    for parts in (layers.parts, network.Parts()):
         losses = network.loss(stack.copies, stack.plan.shape, 2, batch, 0.0, parts)
         found.append([losses.detach(), *torch.autograd.grad(losses.sum(), weights)])
     for ours, plain in zip(*found, strict=True):
         assert float((ours - plain).norm() / plain.norm()) < 1e-4
+
+
+def test_a_run_does_not_depend_on_its_neighbours(monkeypatch):
+    monkeypatch.setattr(stack, "fused_fits", lambda *_: True)
+    found = []
+    for seeds in ((3, 4), (4, 9)):
+        runs = stack_of("bfloat16" if ON_GPU else "float32", DEVICE, dropout=0.3)
+        first = runs.kept(0)
+        for run in range(R):
+            runs.place(run, first, np.stack([np.arange(30) // 6, np.arange(30) % 6], 1))
+        list(runs.epoch(seeds, [0, 0]))
+        found.append(dict(zip(seeds, runs.losses(), strict=True)))
+    assert found[0][4] == pytest.approx(found[1][4], rel=1e-3 if ON_GPU else 1e-5)
+    assert abs(found[0][3] - found[0][4]) > 1e-3
 
 
 @pytest.mark.gpu

@@ -19,6 +19,7 @@ __all__ = [
     "Drop",
     "attention",
     "attention_gradient",
+    "drops",
     "hidden",
     "hidden_gradient",
     "matmul_add",
@@ -45,10 +46,10 @@ def _split(blocks: int, runs: int, columns: int) -> tuple[int, int]:
     return -(-columns // turns), turns
 
 
-def _drops(share: float) -> dict[str, float]:
+def drops(share: float) -> tuple[int, float]:
     """The least hash that stays, as the bits of an int32, and what is left is multiplied by."""
     least = round(share * 2**32)
-    return {"least": least if least < 2**31 else least - 2**32, "gain": 1 / (1 - share)}
+    return least if least < 2**31 else least - 2**32, 1 / (1 - share)
 
 
 def norm_matmul(x: Tensor, scale: Tensor, w: Tensor) -> Tensor:
@@ -67,8 +68,8 @@ def hidden(
     blocks = triton.cdiv(n, tile["BM"])
     split, turns = _split(blocks, R, triton.cdiv(m, tile["BN"]))
     kernels.norm_matmul[blocks, split, R](
-        x, scale, w, y, kept, seed, n, m, scale.stride(0), w.stride(0), place, *_drops(share).values(),
-        D=d, TURNS=turns, RELU=relu, DROP=share > 0, KEEP=keep, **tile,
+        x, scale, w, y, kept, seed, n, m, scale.stride(0), w.stride(0), turns, place, *drops(share),
+        D=d, RELU=relu, DROP=share > 0, KEEP=keep, **tile,
     )  # fmt: skip
     return y, kept
 
@@ -79,7 +80,7 @@ def matmul_add(x: Tensor, h: Tensor, w: Tensor, drop: Drop | None = None) -> Ten
     y = torch.empty_like(x)
     share, seed, place = drop or (0.0, y, 0)
     kernels.matmul_add[triton.cdiv(n, tile["BM"]), R](
-        x, h, w, y, seed, n, m, w.stride(0), place, *_drops(share).values(), D=d, DROP=share > 0, **tile
+        x, h, w, y, seed, n, m, w.stride(0), place, *drops(share), D=d, DROP=share > 0, **tile
     )
     return y
 
@@ -93,8 +94,8 @@ def hidden_gradient(dy: Tensor, w: Tensor, h: Tensor, drop: Drop, relu: bool = F
     blocks = triton.cdiv(n, tile["BM"])
     split, turns = _split(blocks, R, triton.cdiv(m, tile["BN"]))
     kernels.grad_hidden[blocks, split, R](
-        dy, w, h, dh, kept, seed, n, m, w.stride(0), place, *_drops(share).values(),
-        D=d, TURNS=turns, RELU=relu, DROP=share > 0, **tile,
+        dy, w, h, dh, kept, seed, n, m, w.stride(0), turns, place, *drops(share),
+        D=d, RELU=relu, DROP=share > 0, **tile,
     )  # fmt: skip
     return dh, kept
 
@@ -108,16 +109,12 @@ def norm_gradient(x: Tensor, scale: Tensor, g: Tensor, w: Tensor, dy: Tensor) ->
     return dx, dscale.sum(1)
 
 
-def _attention_arguments(q: Tensor, k: Tensor, mine: Tensor, owner: Tensor) -> tuple[dict[str, Any], dict[str, Any]]:
+def _attention_arguments(q: Tensor, k: Tensor, mine: Tensor, owner: Tensor) -> tuple[list[int], dict[str, int]]:
+    """Strides by run, row and token, and sizes, in the kernels' order."""
     (R, rows, A, heads, E), B = q.shape, k.shape[2]
-    numbers = {
-        "q_run": q.stride(0), "q_row": q.stride(1), "q_at": q.stride(2),
-        "k_run": k.stride(0), "k_row": k.stride(1), "k_at": k.stride(2),
-        "mine_run": mine.stride(0) if mine.ndim == 3 else 0, "owner_run": owner.stride(0) if len(owner) == R else 0,
-        "rows": rows, "heads": heads, "A": A, "B": B,
-    }  # fmt: skip
+    whose = [mine.stride(0) if mine.ndim == 3 else 0, owner.stride(0) if len(owner) == R else 0]
     size = {"AP": max(16, triton.next_power_of_2(A)), "BP": max(16, triton.next_power_of_2(B)), "E": E}
-    return numbers, size
+    return [*q.stride()[:3], *k.stride()[:3], *whose, rows, heads, A, B], size
 
 
 def attention(
@@ -131,8 +128,8 @@ def attention(
     numbers, size = _attention_arguments(q, k, mine, owner)
     share, seed, place = drop or (0.0, out, 0)
     kernels.attend[rows, heads, R](
-        q, k, v, out if bias is None else bias, mine, owner, out, seed, place=place, **_drops(share),
-        BIAS=bias is not None, DROP=share > 0, **numbers, **size, **TILES["attend"],
+        q, k, v, out if bias is None else bias, mine, owner, out, seed, *numbers, place, *drops(share),
+        BIAS=bias is not None, DROP=share > 0, **size, **TILES["attend"],
     )  # fmt: skip
     return out
 
@@ -149,7 +146,7 @@ def attention_gradient(
     part = do if bias is None else torch.empty(R, heads, chunks, A, B, device=q.device)
     share, seed, place = drop
     kernels.grad_attend[chunks, heads, R](
-        q, k, v, do if bias is None else bias, mine, owner, do, dq, dk, dv, part, seed, place=place, **_drops(share),
-        BIAS=bias is not None, DROP=share > 0, **numbers, **size, **tile,
+        q, k, v, do if bias is None else bias, mine, owner, do, dq, dk, dv, part, seed, *numbers, place, *drops(share),
+        BIAS=bias is not None, DROP=share > 0, **size, **tile,
     )  # fmt: skip
     return None if bias is None else part.sum(2)

@@ -8,7 +8,17 @@ import triton.language as tl
 
 from .network import EPSILON
 
-__all__ = ["attend", "grad_attend", "grad_hidden", "grad_norm", "matmul_add", "norm_matmul"]
+__all__ = [
+    "attend",
+    "grad_attend",
+    "grad_hidden",
+    "grad_norm",
+    "kept",
+    "layer_norm",
+    "matmul_add",
+    "norm_matmul",
+    "through_norm",
+]
 
 FORBIDDEN = tl.constexpr(-1e9)
 EPS = tl.constexpr(EPSILON)
@@ -18,6 +28,16 @@ EPS = tl.constexpr(EPSILON)
 def layer_norm(x, scale, D: tl.constexpr):
     """T5's layer norm of rows (BM, D)."""
     return x * tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None] * scale[None, :]
+
+
+@triton.jit
+def through_norm(dy, x, scale, D: tl.constexpr):
+    """The gradients of layer_norm in x, (BM, D), and in scale, (D,)."""
+    root = tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None]
+    x = x * root
+    dscale = tl.sum(dy * x, 0)
+    dy = dy * scale[None, :]
+    return root * (dy - x * (tl.sum(dy * x, 1) / D)[:, None]), dscale
 
 
 @triton.jit
@@ -32,7 +52,7 @@ def _product(h_, w_, row, n, m, w_k, w_d, D: tl.constexpr, BM: tl.constexpr, BK:
 
 
 @triton.jit
-def _kept(seed_, run, place, index, least):
+def kept(seed_, run, place, index, least):
     """Which elements stay: those whose 32-bit hash of seed, place and index is not below `least`."""
     key = index.to(tl.uint32) * 0x9E3779B1 + (tl.load(seed_ + run).to(tl.uint32) ^ (place.to(tl.uint32) * 0x85EBCA77))
     key = (key ^ (key >> 16)) * 0x85EBCA6B
@@ -40,10 +60,10 @@ def _kept(seed_, run, place, index, least):
     return key >= least.to(tl.uint32)
 
 
-@triton.jit(do_not_specialize=["place", "least"])
+@triton.jit(do_not_specialize=["turns", "place", "least"])
 def norm_matmul(
-    x_, scale_, w_, y_, kept_, seed_, n, m, scale_run, w_run, place, least, gain,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TURNS: tl.constexpr,
+    x_, scale_, w_, y_, kept_, seed_, n, m, scale_run, w_run, turns, place, least, gain,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RELU: tl.constexpr, DROP: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     run, row, d = tl.program_id(2).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
@@ -55,15 +75,15 @@ def norm_matmul(
         tl.store(kept_ + run * n * D + at, normed, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
     w_ += run * w_run
     y_ += run * n * m
-    for turn in range(TURNS):
-        c = (tl.program_id(1) * TURNS + turn) * BN + tl.arange(0, BN)
+    for turn in range(turns):
+        c = (tl.program_id(1) * turns + turn) * BN + tl.arange(0, BN)
         w = tl.load(w_ + d[:, None] * m + c, mask=c[None, :] < m, other=0.0)
         y = tl.dot(normed, w)
         if RELU:
             y = tl.maximum(y, 0.0)
         to = row[:, None] * m + c
         if DROP:
-            y = tl.where(_kept(seed_, run, place, to, least), y * gain, 0.0)
+            y = tl.where(kept(seed_, run, place, to, least), y * gain, 0.0)
         tl.store(y_ + to, y.to(w_.dtype.element_ty), mask=(row[:, None] < n) & (c[None, :] < m))
 
 
@@ -76,28 +96,28 @@ def matmul_add(
     total = _product(h_ + run * n * m, w_ + run * w_run, row, n, m, D, 1, D, BM, BK)
     at, inside = row[:, None] * D + d, row[:, None] < n
     if DROP:
-        total = tl.where(_kept(seed_, run, place, at, least), total * gain, 0.0)
+        total = tl.where(kept(seed_, run, place, at, least), total * gain, 0.0)
     tl.store(y_ + run * n * D + at, tl.load(x_ + run * n * D + at, mask=inside, other=0.0) + total, mask=inside)
 
 
-@triton.jit(do_not_specialize=["place", "least"])
+@triton.jit(do_not_specialize=["turns", "place", "least"])
 def grad_hidden(
-    dy_, w_, h_, dh_, kept_, seed_, n, m, w_run, place, least, gain,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TURNS: tl.constexpr, RELU: tl.constexpr, DROP: tl.constexpr,
+    dy_, w_, h_, dh_, kept_, seed_, n, m, w_run, turns, place, least, gain,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, RELU: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """The gradient of matmul_add in h; through relu and dropout as well where h is their result."""
     run, row, d = tl.program_id(2).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
     at = row[:, None] * D + d
     dy = tl.load(dy_ + run * n * D + at, mask=row[:, None] < n, other=0.0)
     if DROP:
-        dy = tl.where(_kept(seed_, run, place, at, least), dy * gain, 0.0)
+        dy = tl.where(kept(seed_, run, place, at, least), dy * gain, 0.0)
     dropped = dy.to(w_.dtype.element_ty)
     tl.store(kept_ + run * n * D + at, dropped, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
     w_ += run * w_run
     h_ += run * n * m
     dh_ += run * n * m
-    for turn in range(TURNS):
-        c = (tl.program_id(1) * TURNS + turn) * BN + tl.arange(0, BN)
+    for turn in range(turns):
+        c = (tl.program_id(1) * turns + turn) * BN + tl.arange(0, BN)
         w = tl.load(w_ + c[None, :] * D + d[:, None], mask=c[None, :] < m, other=0.0)
         dh = tl.dot(dropped, w)
         to, inside = row[:, None] * m + c, (row[:, None] < n) & (c[None, :] < m)
@@ -117,11 +137,8 @@ def grad_norm(
     total = _product(g_ + run * n * m, w_ + run * w_run, row, n, m, 1, m, D, BM, BK)
     at, inside = row[:, None] * D + d, row[:, None] < n
     x = tl.load(x_ + run * n * D + at, mask=inside, other=0.0)
-    root = tl.rsqrt(tl.sum(x * x, 1) / D + EPS)[:, None]
-    x = x * root
-    tl.store(dscale_ + (run * tl.num_programs(0) + tl.program_id(0)) * D + d, tl.sum(total * x, 0))
-    total = total * tl.load(scale_ + run * scale_run + d)
-    dx = root * (total - x * (tl.sum(total * x, 1) / D)[:, None])
+    dx, dscale = through_norm(total, x, tl.load(scale_ + run * scale_run + d), D)
+    tl.store(dscale_ + (run * tl.num_programs(0) + tl.program_id(0)) * D + d, dscale)
     tl.store(dx_ + run * n * D + at, tl.load(dy_ + run * n * D + at, mask=inside, other=0.0) + dx, mask=inside)
 
 
@@ -159,7 +176,7 @@ def attend(
     chances = _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS)
     if DROP:
         index = ((row * heads + head) * A + a[:, None]) * B + b
-        chances = tl.where(_kept(seed_, run, place, index, least), chances * gain, 0.0)
+        chances = tl.where(kept(seed_, run, place, index, least), chances * gain, 0.0)
     out = tl.dot(chances.to(v.dtype), v)
     out_ += ((run * rows + row) * A * heads + head) * E
     tl.store(out_ + (a[:, None] * heads * E + e), out.to(v.dtype), mask=a[:, None] < A)
@@ -191,9 +208,9 @@ def grad_attend(
         used = chances
         if DROP:
             index = ((row * heads + head) * A + a[:, None]) * B + b
-            kept = _kept(seed_, run, place, index, least)
-            used = tl.where(kept, chances * gain, 0.0)
-            dchances = tl.where(kept, dchances * gain, 0.0)
+            stays = kept(seed_, run, place, index, least)
+            used = tl.where(stays, chances * gain, 0.0)
+            dchances = tl.where(stays, dchances * gain, 0.0)
         dv = tl.dot(tl.trans(used.to(v.dtype)), do)
         tl.store(dv_ + of_k + at_k, dv.to(v.dtype), mask=b[:, None] < B)
         dscores = chances * (dchances - tl.sum(chances * dchances, 1)[:, None])

@@ -1,4 +1,4 @@
-"""network.py's layers by the kernels of fused.py, with gradients. Equal within rounding (tests/test_fused.py)."""
+"""network.py's model by the kernels of fused.py and fused_step.py, equal within rounding (tests/test_fused.py)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from . import fused_step, network
 from .fused import attention, attention_gradient, hidden, hidden_gradient, matmul_add, norm_gradient
 
 __all__ = ["Dropout", "Layers"]
@@ -126,13 +127,44 @@ def _by_head(parts: Tensor, keys: Tensor | None, mine: Tensor, heads: int) -> tu
 
 
 class Layers:
-    """network.py's encoder_layer and decoder_layer; the share to drop is that of `drop`.
+    """All parts of network.py's model; the share to drop is that of `drop`.
 
     The matrices have to come from `unstack`: their gradients are computed on a stream of their own.
     """
 
     def __init__(self, drop: Dropout, device: Any) -> None:
         self.drop, self.aside = drop, Aside(device)
+        self.places: dict[Any, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def parts(self) -> network.Parts:
+        return network.Parts(**{name: getattr(self, name) for name in network.Parts._fields})
+
+    def embed(self, table: Tensor, tokens: Tensor, dropout: float) -> Tensor:
+        return fused_step.embed(table, tokens, self.drop.next())
+
+    def encoder_bias(self, table: Tensor, width: int) -> Tensor:
+        return self._bias(network.encoder_bias, table, width)
+
+    def decoder_bias(self, table: Tensor, width: int, levels: int) -> Tensor:
+        return self._bias(network.decoder_bias, table, width, levels)
+
+    def _bias(self, plain: Any, table: Tensor, *size: int) -> Tensor:
+        """plain(table, *size), which is linear: what it makes of each bucket alone is found once and kept."""
+        if (plain, size) not in self.places:
+            buckets, device = table.shape[1], table.device
+            nothing = plain(torch.zeros(1, buckets, 1, device=device), *size)[0]
+            self.places[plain, size] = nothing, plain(torch.eye(buckets, device=device)[None], *size)[0] - nothing
+        nothing, each = self.places[plain, size]
+        return (table.transpose(1, 2) @ each.flatten(1)).unflatten(2, each.shape[1:]) + nothing
+
+    def finish(self, x: Tensor, scale: Tensor, dtype: Any, dropout: float) -> Tensor:
+        return fused_step.finish(x, scale, dtype, self.drop.next())
+
+    def head(
+        self, x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: float
+    ) -> Tensor:
+        return fused_step.head(x, final, shared, target, weight, dtype, self.drop.next())
 
     def unstack(self, matrices: Tensor) -> tuple[Tensor, ...]:
         found: tuple[Tensor, ...] = Unstacked.apply(matrices, self.aside)

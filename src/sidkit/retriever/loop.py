@@ -106,7 +106,7 @@ def train_stack(
             continue  # others take their places
         if not running:
             return
-        if len(running) <= stack.runs // 2:  # what is left goes on in a smaller stack
+        if stack.too_large(len(running)):
             stack = _smaller(stack, running)
             judges = dict(enumerate(judges[run] for run in running))
             running = dict(enumerate(running.values()))

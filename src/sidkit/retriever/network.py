@@ -188,7 +188,7 @@ def unstack(matrices: Tensor) -> tuple[Tensor, ...]:
 
 
 class Parts(NamedTuple):
-    """The pieces of the forward pass: as they stand, compiled, or the layers by kernels."""
+    """The pieces of the forward pass: as they stand, compiled, or as kernels."""
 
     embed: Any = embed
     encoder_bias: Any = encoder_bias
@@ -200,12 +200,10 @@ class Parts(NamedTuple):
     unstack: Any = unstack
 
     @classmethod
-    def compiled(cls, **parts: Any) -> Parts:
-        """Each compiled for the one shape it will meet, but for those given; what was compiled before is forgotten."""
+    def compiled(cls) -> Parts:
+        """Each compiled for the one shape it will meet; what was compiled before is forgotten."""
         torch.compiler.reset()  # torch gives up on a function after a handful of shapes
-        parts = {"unstack": unstack} | parts
-        own = {name: part for name, part in cls()._asdict().items() if name not in parts}
-        return cls(**parts, **{name: torch.compile(part, dynamic=False, fullgraph=True) for name, part in own.items()})
+        return cls(*(torch.compile(part, dynamic=False, fullgraph=True) for part in cls()[:-1]))  # unstack is no work
 
 
 EAGER = Parts()

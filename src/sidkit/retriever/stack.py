@@ -105,22 +105,24 @@ class Stack:
         self.total = torch.zeros(self.runs, dtype=torch.float64, device=device)
         self.weights: Weights = {}
         self._graph: Any = None
+        self._compiled = False
         self.seeds = torch.zeros(self.runs, dtype=torch.long, device=device)
         self._drop: Any = None
         self._parts, self._adam, self._examples = Parts(), adam, gather_examples
-        if device.type == "cuda":
-            self._parts, self._adam = self._fastest(), torch.compile(adam, dynamic=False)
-            self._examples = torch.compile(gather_examples, dynamic=False)
+        if fused_fits(plan.shape, self.dtype, device, max(self.slot.shape[1], self.mine.shape[1])):
+            from . import fused_step
+            from .fused_layers import Dropout, Layers
 
-    def _fastest(self) -> Parts:
-        if not fused_fits(self.plan.shape, self.dtype, self.device, max(self.slot.shape[1], self.mine.shape[1])):
-            return Parts.compiled()
-        from .fused_layers import Dropout, Layers
+            self._drop = Dropout(plan.shape.dropout, self.seeds)
+            self._parts = Layers(self._drop, device).parts
+            self._adam, self._examples = fused_step.adam, fused_step.gather_examples
+        elif device.type == "cuda":
+            self._compiled, self._parts = True, Parts.compiled()
+            self._adam, self._examples = (torch.compile(part, dynamic=False) for part in (adam, gather_examples))
 
-        self._drop = Dropout(self.plan.shape.dropout, self.seeds)
-        layers = Layers(self._drop, self.device)
-        names = ("unstack", "encoder_layer", "decoder_layer")
-        return Parts.compiled(**{name: getattr(layers, name) for name in names})
+    def too_large(self, runs: int) -> bool:
+        """Whether so many runs are better off in a stack of their own, which may have to be compiled first."""
+        return runs <= self.runs // 2 if self._compiled else runs < self.runs
 
     def place(self, run: int, weights: Weights, codes: NDArray[Any], moments: Any = None, step: int = 0) -> None:
         """Put a run, fresh or resumed, into a place of the stack. weights: as of one run."""
