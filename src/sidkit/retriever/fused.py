@@ -2,7 +2,7 @@
 
 Fewer, larger steps than a compiler finds, for models as small as TIGER's. Shapes as in network.py: R runs, each with
 its own weights. Matrix products take the dtype of the matrices (bfloat16), everything else is float32. Nothing random
-is stored: whether an element is dropped is a hash of the run's seed, the place in the model and the element's number,
+is stored: whether an element is dropped is a hash of the run's seed, the place in the model and where the element is,
 computed again for the gradient. fused_layers.py makes a model of them.
 """
 
@@ -103,18 +103,19 @@ def hidden_gradient(dy: Tensor, w: Tensor, h: Tensor, drop: Drop, relu: bool = F
 def norm_gradient(x: Tensor, scale: Tensor, g: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
     """Of x + f(norm_matmul(x)): the gradients of x and of scale."""
     (R, n, d), m, tile = x.shape, w.shape[2], TILES["grad_norm"]
-    blocks = triton.cdiv(n, tile["BM"])
-    dx, dscale = torch.empty_like(x), torch.empty(R, blocks, d, device=x.device)
-    kernels.grad_norm[blocks, R](x, scale, g, w, dy, dx, dscale, n, m, scale.stride(0), w.stride(0), D=d, **tile)
-    return dx, dscale.sum(1)
+    dx, dscale = torch.empty_like(x), torch.zeros(R, d, device=x.device)
+    kernels.grad_norm[triton.cdiv(n, tile["BM"]), R](
+        x, scale, g, w, dy, dx, dscale, n, m, scale.stride(0), w.stride(0), D=d, **tile
+    )
+    return dx, dscale
 
 
 def _attention_arguments(q: Tensor, k: Tensor, mine: Tensor, owner: Tensor) -> tuple[list[int], dict[str, int]]:
     """Strides by run, row and token, and sizes, in the kernels' order."""
     (R, rows, A, heads, E), B = q.shape, k.shape[2]
     whose = [mine.stride(0) if mine.ndim == 3 else 0, owner.stride(0) if len(owner) == R else 0]
-    size = {"AP": max(16, triton.next_power_of_2(A)), "BP": max(16, triton.next_power_of_2(B)), "E": E}
-    return [*q.stride()[:3], *k.stride()[:3], *whose, rows, heads, A, B], size
+    AP, BP = (max(16, triton.next_power_of_2(tokens)) for tokens in (A, B))
+    return [*q.stride()[:3], *k.stride()[:3], *whose, rows, heads, A, B], {"AP": AP, "BP": BP, "E": E, "FULL": B == BP}
 
 
 def attention(

@@ -22,6 +22,7 @@ __all__ = [
 
 FORBIDDEN = tl.constexpr(-1e9)
 EPS = tl.constexpr(EPSILON)
+LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -52,12 +53,17 @@ def _product(h_, w_, row, n, m, w_k, w_d, D: tl.constexpr, BM: tl.constexpr, BK:
 
 
 @triton.jit
-def kept(seed_, run, place, index, least):
-    """Which elements stay: those whose 32-bit hash of seed, place and index is not below `least`."""
+def kept(seed_, run, place, line, least, W: tl.constexpr):
+    """Which elements of lines of W stay: those whose hash of seed, place, line and column is not below `least`.
+
+    One hash serves two neighbours: all of its bits for the first, its lower half for the second.
+    """
+    index = line[:, None] * (W // 2) + tl.arange(0, W // 2)[None, :]
     key = index.to(tl.uint32) * 0x9E3779B1 + (tl.load(seed_ + run).to(tl.uint32) ^ (place.to(tl.uint32) * 0x85EBCA77))
     key = (key ^ (key >> 16)) * 0x85EBCA6B
     key = (key ^ (key >> 13)) * 0xC2B2AE35
-    return key >= least.to(tl.uint32)
+    least = least.to(tl.uint32)
+    return tl.reshape(tl.join(key >= least, (key << 16) >= least), (line.shape[0], W))
 
 
 @triton.jit(do_not_specialize=["turns", "place", "least"])
@@ -83,7 +89,8 @@ def norm_matmul(
             y = tl.maximum(y, 0.0)
         to = row[:, None] * m + c
         if DROP:
-            y = tl.where(kept(seed_, run, place, to, least), y * gain, 0.0)
+            line = row * tl.cdiv(m, BN) + tl.program_id(1) * turns + turn
+            y = tl.where(kept(seed_, run, place, line, least, BN), y * gain, 0.0)
         tl.store(y_ + to, y.to(w_.dtype.element_ty), mask=(row[:, None] < n) & (c[None, :] < m))
 
 
@@ -96,7 +103,7 @@ def matmul_add(
     total = _product(h_ + run * n * m, w_ + run * w_run, row, n, m, D, 1, D, BM, BK)
     at, inside = row[:, None] * D + d, row[:, None] < n
     if DROP:
-        total = tl.where(kept(seed_, run, place, at, least), total * gain, 0.0)
+        total = tl.where(kept(seed_, run, place, row, least, D), total * gain, 0.0)
     tl.store(y_ + run * n * D + at, tl.load(x_ + run * n * D + at, mask=inside, other=0.0) + total, mask=inside)
 
 
@@ -110,7 +117,7 @@ def grad_hidden(
     at = row[:, None] * D + d
     dy = tl.load(dy_ + run * n * D + at, mask=row[:, None] < n, other=0.0)
     if DROP:
-        dy = tl.where(kept(seed_, run, place, at, least), dy * gain, 0.0)
+        dy = tl.where(kept(seed_, run, place, row, least, D), dy * gain, 0.0)
     dropped = dy.to(w_.dtype.element_ty)
     tl.store(kept_ + run * n * D + at, dropped, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
     w_ += run * w_run
@@ -132,28 +139,28 @@ def grad_norm(
     x_, scale_, g_, w_, dy_, dx_, dscale_, n, m, scale_run, w_run,
     D: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """dx = dy + the gradient of norm_matmul in x, where g is that of its result; dscale in parts, one per program."""
+    """dx = dy + the gradient of norm_matmul in x, where g is that of its result; dscale is added to what is there."""
     run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
     total = _product(g_ + run * n * m, w_ + run * w_run, row, n, m, 1, m, D, BM, BK)
     at, inside = row[:, None] * D + d, row[:, None] < n
     x = tl.load(x_ + run * n * D + at, mask=inside, other=0.0)
     dx, dscale = through_norm(total, x, tl.load(scale_ + run * scale_run + d), D)
-    tl.store(dscale_ + (run * tl.num_programs(0) + tl.program_id(0)) * D + d, dscale)
+    tl.atomic_add(dscale_ + run * D + d, dscale, sem="relaxed")
     tl.store(dx_ + run * n * D + at, tl.load(dy_ + run * n * D + at, mask=inside, other=0.0) + dx, mask=inside)
 
 
 @triton.jit
-def _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS: tl.constexpr):
+def _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS: tl.constexpr, FULL: tl.constexpr):
     """softmax(q k + bias) over the tokens that each may see: (AP, BP)."""
     scores = tl.dot(q, tl.trans(k))
-    inside = (a[:, None] < A) & (b[None, :] < B)
     if BIAS:
-        scores += tl.load(bias_ + a[:, None] * B + b, mask=inside, other=0.0)
-    mine = tl.load(mine_ + a, mask=a < A, other=-2)
-    owner = tl.load(owner_ + b, mask=b < B, other=-3)
+        scores += tl.load(bias_ + a[:, None] * B + b, mask=(a[:, None] < A) & (b[None, :] < B), other=0.0)
+    mine = tl.load(mine_ + a, mask=a < A, other=-2).to(tl.int32)
+    owner = tl.load(owner_ + b, mask=b < B, other=-3).to(tl.int32)
     scores = tl.where(mine[:, None] == owner[None, :], scores, FORBIDDEN)
-    scores = tl.where(b[None, :] < B, scores, -float("inf"))
-    scores = tl.exp(scores - tl.max(scores, 1)[:, None])
+    if not FULL:
+        scores = tl.where(b[None, :] < B, scores, -float("inf"))
+    scores = tl.exp2(scores * LOG2_E - (tl.max(scores, 1) * LOG2_E)[:, None])
     return scores * (1 / tl.sum(scores, 1))[:, None]
 
 
@@ -161,7 +168,8 @@ def _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS: tl.constexpr):
 def attend(
     q_, k_, v_, bias_, mine_, owner_, out_, seed_, q_run, q_row, q_at, k_run, k_row, k_at, mine_run, owner_run,
     rows, heads, A, B, place, least, gain,
-    AP: tl.constexpr, BP: tl.constexpr, E: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr,
+    AP: tl.constexpr, BP: tl.constexpr, E: tl.constexpr, BIAS: tl.constexpr, FULL: tl.constexpr,
+    DROP: tl.constexpr,
 ):  # fmt: skip
     row, head, run = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     a, b, e = tl.arange(0, AP), tl.arange(0, BP), tl.arange(0, E)
@@ -173,10 +181,9 @@ def attend(
     bias_ += (run * heads + head) * A * B
     mine_ += run * mine_run + row * A
     owner_ += run * owner_run + row * B
-    chances = _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS)
+    chances = _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS, FULL)
     if DROP:
-        index = ((row * heads + head) * A + a[:, None]) * B + b
-        chances = tl.where(kept(seed_, run, place, index, least), chances * gain, 0.0)
+        chances = tl.where(kept(seed_, run, place, (row * heads + head) * A + a, least, BP), chances * gain, 0.0)
     out = tl.dot(chances.to(v.dtype), v)
     out_ += ((run * rows + row) * A * heads + head) * E
     tl.store(out_ + (a[:, None] * heads * E + e), out.to(v.dtype), mask=a[:, None] < A)
@@ -186,7 +193,8 @@ def attend(
 def grad_attend(
     q_, k_, v_, bias_, mine_, owner_, do_, dq_, dk_, dv_, dbias_, seed_,
     q_run, q_row, q_at, k_run, k_row, k_at, mine_run, owner_run, rows, heads, A, B, place, least, gain,
-    AP: tl.constexpr, BP: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, BIAS: tl.constexpr, DROP: tl.constexpr,
+    AP: tl.constexpr, BP: tl.constexpr, E: tl.constexpr, ROWS: tl.constexpr, BIAS: tl.constexpr, FULL: tl.constexpr,
+    DROP: tl.constexpr,
 ):  # fmt: skip
     """The gradients of q, k and v, which have their layouts, and of bias, in parts: one per program."""
     chunk, head, run = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -203,12 +211,11 @@ def grad_attend(
         v = tl.load(v_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
         do = tl.load(do_ + of_out + (a[:, None] * heads * E + e), mask=a[:, None] < A, other=0.0)
         mine, owner = mine_ + run * mine_run + row * A, owner_ + run * owner_run + row * B
-        chances = _chances(q, k, bias_, mine, owner, a, b, A, B, BIAS)
+        chances = _chances(q, k, bias_, mine, owner, a, b, A, B, BIAS, FULL)
         dchances = tl.dot(do, tl.trans(v))
         used = chances
         if DROP:
-            index = ((row * heads + head) * A + a[:, None]) * B + b
-            stays = kept(seed_, run, place, index, least)
+            stays = kept(seed_, run, place, (row * heads + head) * A + a, least, BP)
             used = tl.where(stays, chances * gain, 0.0)
             dchances = tl.where(stays, dchances * gain, 0.0)
         dv = tl.dot(tl.trans(used.to(v.dtype)), do)

@@ -84,13 +84,12 @@ class NormDrop(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         (x, scale, seed), (factor, share, place), (R, n, d) = ctx.saved_tensors, ctx.rest, dy.shape
-        blocks = triton.cdiv(n, ROWS)
-        dx, dscale = torch.empty_like(x), torch.empty(R, blocks, d, device=x.device)
-        kernels.grad_norm_drop[blocks, R](
+        dx, dscale = torch.empty_like(x), torch.zeros(R, d, device=x.device)
+        kernels.grad_norm_drop[triton.cdiv(n, ROWS), R](
             x, scale, dy.contiguous(), dx, dscale, seed, n, scale.stride(0), factor, place, *drops(share),
             D=d, BM=ROWS, DROP=share > 0,
         )  # fmt: skip
-        return dx, dscale.sum(1), *[None] * 5
+        return dx, dscale, *[None] * 5
 
 
 class Entropy(torch.autograd.Function):  # type: ignore[misc]
