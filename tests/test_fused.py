@@ -14,6 +14,7 @@ if not RUN:
     pytest.skip(WHY_NOT, allow_module_level=True)
 
 from sidkit.retriever import fused_step, network, stack
+from sidkit.retriever.fused import TILES
 from sidkit.retriever.fused_layers import Dropout, Layers
 
 pytestmark = QUIET
@@ -42,7 +43,9 @@ def dropped(x, seed, place, width):
 
 
 def feed_forward(x, scale, wi, wo, seed):
-    hidden = dropped(torch.relu(network.norm(x, scale).to(wi.dtype) @ wi).float(), seed, PLACE, 64)
+    hidden = dropped(
+        torch.relu(network.norm(x, scale).to(wi.dtype) @ wi).float(), seed, PLACE, TILES["norm_matmul"]["BN"]
+    )
     return x + dropped((hidden.to(wo.dtype) @ wo).float(), seed, PLACE + 1, D)
 
 
