@@ -55,7 +55,7 @@ def attend(q, k, v, bias, mine, owner, seed):
     scores = scores if bias is None else scores + bias[:, None]
     seen = (mine[..., :, None] == owner[..., None, :])[..., None, :, :]
     chances = torch.softmax(scores.masked_fill(~seen, network.FORBIDDEN), -1)
-    chances = dropped(chances, seed, PLACE, 32)
+    chances = dropped(chances, seed, PLACE, 1 << (chances.shape[-1] - 1).bit_length())
     return (chances.to(v.dtype) @ v.transpose(2, 3)).transpose(2, 3).flatten(3).flatten(1, 2)
 
 
@@ -121,22 +121,25 @@ def test_feed_forward(share, setting):
     same(ours, feed_forward(*inputs, seed), inputs, tolerance)
 
 
-def test_self_block(share, setting):
+@pytest.mark.parametrize("tokens", [W, 16])  # not a power of two, and one
+def test_self_block(share, setting, tokens):
     dtype, seed, slot, owner, tolerance = setting
+    slot, owner = slot[:, :tokens].contiguous(), owner[:, :, :tokens].contiguous()
     random = draw(dtype)
     inputs = (
-        random(R, ROWS * W, D), random(R, D), random(R, D, 3 * HEADS * E, dtype=dtype, scale=0.1),
-        random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, HEADS, W, W),
+        random(R, ROWS * tokens, D), random(R, D), random(R, D, 3 * HEADS * E, dtype=dtype, scale=0.1),
+        random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, HEADS, tokens, tokens),
     )  # fmt: skip
     ours = Layers(Dropout(share, seed), DEVICE).attend(*inputs, None, slot, owner)
     same(ours, self_block(*inputs, slot, owner, seed), inputs, tolerance)
 
 
-def test_cross_block(share, setting):
+@pytest.mark.parametrize("tokens", [9, 16])
+def test_cross_block(share, setting, tokens):
     dtype, seed, slot, owner, tolerance = setting
-    random, mine = draw(dtype), slot[:, 3:12].contiguous()
+    random, mine = draw(dtype), slot[:, 3 : 3 + tokens].contiguous()
     inputs = (
-        random(R, ROWS * 9, D), random(R, D), random(R, D, HEADS * E, dtype=dtype, scale=0.1),
+        random(R, ROWS * tokens, D), random(R, D), random(R, D, HEADS * E, dtype=dtype, scale=0.1),
         random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, ROWS, W, 2, HEADS, E, dtype=dtype),
     )  # fmt: skip
     *most, keys = inputs

@@ -115,7 +115,8 @@ def _attention_arguments(q: Tensor, k: Tensor, mine: Tensor, owner: Tensor) -> t
     (R, rows, A, heads, E), B = q.shape, k.shape[2]
     whose = [mine.stride(0) if mine.ndim == 3 else 0, owner.stride(0) if len(owner) == R else 0]
     AP, BP = (max(16, triton.next_power_of_2(tokens)) for tokens in (A, B))
-    return [*q.stride()[:3], *k.stride()[:3], *whose, rows, heads, A, B], {"AP": AP, "BP": BP, "E": E, "FULL": B == BP}
+    size = {"AP": AP, "BP": BP, "E": E, "FULL": AP == A and BP == B}
+    return [*q.stride()[:3], *k.stride()[:3], *whose, rows, heads, A, B], size
 
 
 def attention(

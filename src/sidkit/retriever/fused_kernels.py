@@ -62,8 +62,7 @@ def kept(seed_, run, place, line, least, W: tl.constexpr):
     key = index.to(tl.uint32) * 0x9E3779B1 + (tl.load(seed_ + run).to(tl.uint32) ^ (place.to(tl.uint32) * 0x85EBCA77))
     key = (key ^ (key >> 16)) * 0x85EBCA6B
     key = (key ^ (key >> 13)) * 0xC2B2AE35
-    least = least.to(tl.uint32)
-    return tl.reshape(tl.join(key >= least, (key << 16) >= least), (line.shape[0], W))
+    return tl.reshape(tl.join(key, key << 16), (line.shape[0], W)) >= least.to(tl.uint32)
 
 
 @triton.jit(do_not_specialize=["turns", "place", "least"])
@@ -103,7 +102,7 @@ def matmul_add(
     total = _product(h_ + run * n * m, w_ + run * w_run, row, n, m, D, 1, D, BM, BK)
     at, inside = row[:, None] * D + d, row[:, None] < n
     if DROP:
-        total = tl.where(kept(seed_, run, place, row, least, D), total * gain, 0.0)
+        total *= tl.where(kept(seed_, run, place, row, least, D), gain, 0.0)
     tl.store(y_ + run * n * D + at, tl.load(x_ + run * n * D + at, mask=inside, other=0.0) + total, mask=inside)
 
 
@@ -117,7 +116,7 @@ def grad_hidden(
     at = row[:, None] * D + d
     dy = tl.load(dy_ + run * n * D + at, mask=row[:, None] < n, other=0.0)
     if DROP:
-        dy = tl.where(kept(seed_, run, place, row, least, D), dy * gain, 0.0)
+        dy *= tl.where(kept(seed_, run, place, row, least, D), gain, 0.0)
     dropped = dy.to(w_.dtype.element_ty)
     tl.store(kept_ + run * n * D + at, dropped, mask=(row[:, None] < n) & (tl.program_id(1) == 0))
     w_ += run * w_run
@@ -129,8 +128,7 @@ def grad_hidden(
         dh = tl.dot(dropped, w)
         to, inside = row[:, None] * m + c, (row[:, None] < n) & (c[None, :] < m)
         if RELU:
-            h = tl.load(h_ + to, mask=inside, other=0.0).to(tl.float32)
-            dh = tl.where(h > 0, dh * gain, 0.0)
+            dh *= tl.where(tl.load(h_ + to, mask=inside, other=0.0).to(tl.float32) > 0, gain, 0.0)
         tl.store(dh_ + to, dh.to(w_.dtype.element_ty), mask=inside)
 
 
@@ -150,13 +148,28 @@ def grad_norm(
 
 
 @triton.jit
+def _load(at, inside, other, FULL: tl.constexpr):
+    if FULL:
+        return tl.load(at)
+    return tl.load(at, mask=inside, other=other)
+
+
+@triton.jit
+def _store(at, value, inside, FULL: tl.constexpr):
+    if FULL:
+        tl.store(at, value)
+    else:
+        tl.store(at, value, mask=inside)
+
+
+@triton.jit
 def _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS: tl.constexpr, FULL: tl.constexpr):
-    """softmax(q k + bias) over the tokens that each may see: (AP, BP)."""
+    """softmax(q k + bias) over the tokens that each may see: (AP, BP). FULL: there are as many, AP = A and BP = B."""
     scores = tl.dot(q, tl.trans(k))
     if BIAS:
-        scores += tl.load(bias_ + a[:, None] * B + b, mask=(a[:, None] < A) & (b[None, :] < B), other=0.0)
-    mine = tl.load(mine_ + a, mask=a < A, other=-2).to(tl.int32)
-    owner = tl.load(owner_ + b, mask=b < B, other=-3).to(tl.int32)
+        scores += _load(bias_ + a[:, None] * B + b, (a[:, None] < A) & (b[None, :] < B), 0.0, FULL)
+    mine = _load(mine_ + a, a < A, -2, FULL).to(tl.int32)
+    owner = _load(owner_ + b, b < B, -3, FULL).to(tl.int32)
     scores = tl.where(mine[:, None] == owner[None, :], scores, FORBIDDEN)
     if not FULL:
         scores = tl.where(b[None, :] < B, scores, -float("inf"))
@@ -175,18 +188,18 @@ def attend(
     a, b, e = tl.arange(0, AP), tl.arange(0, BP), tl.arange(0, E)
     at_k = b[:, None] * k_at + e
     of_k = run * k_run + row * k_row + head * E
-    q = tl.load(q_ + run * q_run + row * q_row + head * E + (a[:, None] * q_at + e), mask=a[:, None] < A, other=0.0)
-    k = tl.load(k_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
-    v = tl.load(v_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
+    q = _load(q_ + run * q_run + row * q_row + head * E + (a[:, None] * q_at + e), a[:, None] < A, 0.0, FULL)
+    k = _load(k_ + of_k + at_k, b[:, None] < B, 0.0, FULL)
+    v = _load(v_ + of_k + at_k, b[:, None] < B, 0.0, FULL)
     bias_ += (run * heads + head) * A * B
     mine_ += run * mine_run + row * A
     owner_ += run * owner_run + row * B
     chances = _chances(q, k, bias_, mine_, owner_, a, b, A, B, BIAS, FULL)
     if DROP:
-        chances = tl.where(kept(seed_, run, place, (row * heads + head) * A + a, least, BP), chances * gain, 0.0)
+        chances *= tl.where(kept(seed_, run, place, (row * heads + head) * A + a, least, BP), gain, 0.0)
     out = tl.dot(chances.to(v.dtype), v)
     out_ += ((run * rows + row) * A * heads + head) * E
-    tl.store(out_ + (a[:, None] * heads * E + e), out.to(v.dtype), mask=a[:, None] < A)
+    _store(out_ + (a[:, None] * heads * E + e), out.to(v.dtype), a[:, None] < A, FULL)
 
 
 @triton.jit(do_not_specialize=["place", "least"])
@@ -206,25 +219,25 @@ def grad_attend(
         of_q = run * q_run + row * q_row + head * E
         of_k = run * k_run + row * k_row + head * E
         of_out = ((run * rows + row) * A * heads + head) * E
-        q = tl.load(q_ + of_q + at_q, mask=a[:, None] < A, other=0.0)
-        k = tl.load(k_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
-        v = tl.load(v_ + of_k + at_k, mask=b[:, None] < B, other=0.0)
-        do = tl.load(do_ + of_out + (a[:, None] * heads * E + e), mask=a[:, None] < A, other=0.0)
+        q = _load(q_ + of_q + at_q, a[:, None] < A, 0.0, FULL)
+        k = _load(k_ + of_k + at_k, b[:, None] < B, 0.0, FULL)
+        v = _load(v_ + of_k + at_k, b[:, None] < B, 0.0, FULL)
+        do = _load(do_ + of_out + (a[:, None] * heads * E + e), a[:, None] < A, 0.0, FULL)
         mine, owner = mine_ + run * mine_run + row * A, owner_ + run * owner_run + row * B
         chances = _chances(q, k, bias_, mine, owner, a, b, A, B, BIAS, FULL)
         dchances = tl.dot(do, tl.trans(v))
         used = chances
         if DROP:
-            stays = kept(seed_, run, place, (row * heads + head) * A + a, least, BP)
-            used = tl.where(stays, chances * gain, 0.0)
-            dchances = tl.where(stays, dchances * gain, 0.0)
+            factor = tl.where(kept(seed_, run, place, (row * heads + head) * A + a, least, BP), gain, 0.0)
+            used = chances * factor
+            dchances *= factor
         dv = tl.dot(tl.trans(used.to(v.dtype)), do)
-        tl.store(dv_ + of_k + at_k, dv.to(v.dtype), mask=b[:, None] < B)
+        _store(dv_ + of_k + at_k, dv.to(v.dtype), b[:, None] < B, FULL)
         dscores = chances * (dchances - tl.sum(chances * dchances, 1)[:, None])
         dbias += dscores
         dscores = dscores.to(v.dtype)
-        tl.store(dq_ + of_q + at_q, tl.dot(dscores, k).to(v.dtype), mask=a[:, None] < A)
-        tl.store(dk_ + of_k + at_k, tl.dot(tl.trans(dscores), q).to(v.dtype), mask=b[:, None] < B)
+        _store(dq_ + of_q + at_q, tl.dot(dscores, k).to(v.dtype), a[:, None] < A, FULL)
+        _store(dk_ + of_k + at_k, tl.dot(tl.trans(dscores), q).to(v.dtype), b[:, None] < B, FULL)
     if BIAS:
         part = ((run * heads + head) * tl.num_programs(0) + chunk) * A * B
-        tl.store(dbias_ + part + a[:, None] * B + b, dbias, mask=(a[:, None] < A) & (b[None, :] < B))
+        _store(dbias_ + part + a[:, None] * B + b, dbias, (a[:, None] < A) & (b[None, :] < B), FULL)

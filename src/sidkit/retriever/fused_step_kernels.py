@@ -70,7 +70,7 @@ def embed(
     token = run * words + tl.load(token_ + run * n + row, mask=row < n, other=0)
     x = tl.load(table_ + token[:, None] * D + d, mask=inside, other=0.0)
     if DROP:
-        x = tl.where(kept(seed_, run, place, row, least, D), x * gain, 0.0)
+        x *= tl.where(kept(seed_, run, place, row, least, D), gain, 0.0)
     tl.store(x_ + run * n * D + at, x, mask=inside)
 
 
@@ -83,7 +83,7 @@ def grad_embed(
     token = run * words + tl.load(token_ + run * n + row, mask=row < n, other=0)
     dx = tl.load(dx_ + run * n * D + at, mask=inside, other=0.0)
     if DROP:
-        dx = tl.where(kept(seed_, run, place, row, least, D), dx * gain, 0.0)
+        dx *= tl.where(kept(seed_, run, place, row, least, D), gain, 0.0)
     tl.atomic_add(dtable_ + token[:, None] * D + d, dx, mask=inside, sem="relaxed")
 
 
@@ -97,7 +97,7 @@ def norm_drop(
     x = tl.load(x_ + run * n * D + at, mask=inside, other=0.0)
     y = layer_norm(x, tl.load(scale_ + run * scale_run + d), D) * factor
     if DROP:
-        y = tl.where(kept(seed_, run, place, row, least, D), y * gain, 0.0)
+        y *= tl.where(kept(seed_, run, place, row, least, D), gain, 0.0)
     tl.store(y_ + run * n * D + at, y.to(y_.dtype.element_ty), mask=inside)
 
 
@@ -111,7 +111,7 @@ def grad_norm_drop(
     at, inside = row[:, None] * D + d, row[:, None] < n
     dy = tl.load(dy_ + run * n * D + at, mask=inside, other=0.0).to(tl.float32) * factor
     if DROP:
-        dy = tl.where(kept(seed_, run, place, row, least, D), dy * gain, 0.0)
+        dy *= tl.where(kept(seed_, run, place, row, least, D), gain, 0.0)
     x = tl.load(x_ + run * n * D + at, mask=inside, other=0.0)
     dx, dscale = through_norm(dy, x, tl.load(scale_ + run * scale_run + d), D)
     tl.atomic_add(dscale_ + run * D + d, dscale, sem="relaxed")
