@@ -7,6 +7,7 @@ share every kernel; recorded as a CUDA graph, a step costs one call. On a CPU th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +107,7 @@ class Stack:
         self.weights: Weights = {}
         self._graph: Any = None
         self._compiled = False
+        self._helper, self._ahead = ThreadPoolExecutor(1), dict[tuple[int, int], Future[NDArray[np.int32]]]()
         self.seeds = torch.zeros(self.runs, dtype=torch.long, device=device)
         self._drop: Any = None
         self._parts, self._adam, self._examples = Parts(), adam, gather_examples
@@ -154,8 +156,7 @@ class Stack:
         every = every or (64 if on_gpu else 1)
         torch.manual_seed(_mix(seeds[0], epochs[0]))  # dropout: a function of the first run's seed and epoch
         self.seeds.copy_(torch.as_tensor(list(seeds)))
-        orders = np.stack([self.layout.order(seed, epoch) for seed, epoch in zip(seeds, epochs, strict=True)])
-        self.order.copy_(torch.as_tensor(orders))
+        self.order.copy_(torch.as_tensor(self._orders(seeds, epochs)))
         self.at.zero_()
         self.total.zero_()
         advance = self._replay() if on_gpu else self._step
@@ -165,6 +166,17 @@ class Stack:
                 if on_gpu:
                     torch.cuda.synchronize(self.device)
                 yield done % every + 1
+
+    def _orders(self, seeds: Sequence[int], epochs: Sequence[int]) -> NDArray[np.int32]:
+        """(R, batches, slots + 1) of an epoch; those of the next are found while it is trained."""
+        asked = list(zip(seeds, epochs, strict=True))
+        found = {
+            one: self._ahead[one].result() if one in self._ahead else self.layout.order(*one) for one in set(asked)
+        }
+        self._ahead = {
+            (seed, epoch + 1): self._helper.submit(self.layout.order, seed, epoch + 1) for seed, epoch in found
+        }
+        return np.stack([found[one] for one in asked])
 
     def losses(self) -> list[float]:
         """The mean training loss of every run over the epoch so far."""
