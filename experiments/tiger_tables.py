@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import exp, log
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 
 from tables import spread
 from tiger import MAIN
@@ -31,6 +31,19 @@ COLUMNS = {
     "expected NDCG@20": "expected_ndcg@20",
     "corrected NDCG@20": "corrected_ndcg@20",
     "SID NDCG@20": "sid_ndcg@20",
+}
+PUBLISHED = {  # the paper's NDCG@20, from its tables of public benchmarks and ablations
+    "prq-kmeans": {"sports": 0.0219, "toys": 0.0361, "clothing": 0.0151, "lastfm": 0.0076},
+    "rq-kmeans": {"sports": 0.0215, "toys": 0.0346, "clothing": 0.0132, "lastfm": 0.0042},
+    "without-global": {"sports": 0.0202, "toys": 0.0359, "clothing": 0.0151, "lastfm": 0.0044},
+    "without-soft": {"sports": 0.0210, "toys": 0.0350, "clothing": 0.0146, "lastfm": 0.0017},
+    "without-projection": {"sports": 0.0201, "toys": 0.0345, "clothing": 0.0141, "lastfm": 0.0044},
+    "rq-vae": {"sports": 0.0219, "toys": 0.0321, "clothing": 0.0141, "lastfm": 0.0033},
+    "opq-kmeans": {"sports": 0.0151, "toys": 0.0171, "clothing": 0.0087, "lastfm": 0.0014},
+    "pq-kmeans": {"sports": 0.0033, "toys": 0.0080, "clothing": 0.0034, "lastfm": 0.0007},
+    "rq-gmm": {"sports": 0.0209, "toys": 0.0287, "clothing": 0.0133, "lastfm": 0.0024},
+    "r3-vae": {"sports": 0.0211, "toys": 0.0354, "clothing": 0.0147, "lastfm": 0.0029},
+    "r3-vae-top1": {"sports": 0.0211, "toys": 0.0354, "clothing": 0.0147, "lastfm": 0.0029},
 }
 BEGIN, END = "<!-- tiger_tables.py begins -->", "<!-- tiger_tables.py ends -->"
 
@@ -121,6 +134,24 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
     return "\n".join(text)
 
 
+def beside(lines: list[dict]) -> str:
+    """NDCG@20 against RQ-KMeans in per cent: the paper's, and the mean and spread over pairs of equal seeds here."""
+    found = {dataset: by_row(lines, dataset) for dataset in DATASETS}
+    datasets = [dataset for dataset in DATASETS if "rq-kmeans" in found[dataset]]
+    heads = [f"{dataset}, {whose}" for dataset in datasets for whose in ("paper", "here")]
+    text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for name in (name for name in PUBLISHED if name != "rq-kmeans"):
+        cells = []
+        for dataset in datasets:
+            runs, base = found[dataset].get(name, {}), found[dataset]["rq-kmeans"]
+            pairs = [(runs[seed]["test"], base[seed]["test"]) for seed in runs.keys() & base.keys()]
+            gains = [100 * (ours["item_ndcg@20"] / theirs["item_ndcg@20"] - 1) for ours, theirs in pairs]
+            cells.append(f"{100 * (PUBLISHED[name][dataset] / PUBLISHED['rq-kmeans'][dataset] - 1):+.0f}")
+            cells.append(f"{mean(gains):+.0f}{f' ±{stdev(gains):.0f}' if len(gains) > 1 else '¹'}" if gains else "")
+        text.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join([*text, "", "¹ one seed"])
+
+
 def precision(done: list[dict], exact: list[dict]) -> str:
     """Runs in float32 beside the same in bfloat16: what precision changes, and what a seed does."""
     text = [
@@ -156,6 +187,7 @@ def section(done: list[dict], cut: list[dict], exact: list[dict]) -> str:
         for heading, baseline, names in (PAPER, OURS)
         if {line["tokenizer"] for line in done} & set(names) - {baseline}
     ]
+    parts.insert(1, f"### NDCG@20 against RQ-KMeans in per cent, in the paper and here\n\n{beside(done)}")
     for lines, warning in ((done, ""), (cut, ", cut short: not to be read as results")):
         for heading, baseline, names in (PAPER, OURS):
             for dataset in DATASETS:
