@@ -205,6 +205,7 @@ def draw(done: list[dict], folder: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "tiger"  # the same runs, the same file
     import matplotlib.pyplot as plt
 
     datasets = [dataset for dataset in DATASETS if any(line["dataset"] == dataset for line in done)]
@@ -243,9 +244,9 @@ def draw(done: list[dict], folder: Path) -> None:
             axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20")
     dots[0][0].invert_yaxis()
     folder.mkdir(parents=True, exist_ok=True)
-    main.savefig(folder / "tiger-main.svg")
-    curves.savefig(folder / "tiger-curves.svg")
-    sensitivity.savefig(folder / "tiger-sensitivity.svg")
+    main.savefig(folder / "tiger-main.svg", metadata={"Date": None})
+    curves.savefig(folder / "tiger-curves.svg", metadata={"Date": None})
+    sensitivity.savefig(folder / "tiger-sensitivity.svg", metadata={"Date": None})
 
 
 def main() -> None:
