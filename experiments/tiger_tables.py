@@ -3,9 +3,9 @@
     python experiments/tiger_tables.py experiments/results/tiger.jsonl --into docs/results.md
 
 Tokenizers that the paper does not have are compared with PRQ-KMeans, in tables of their own; so are runs that a time
-limit cut short (*.cut.jsonl beside the file), and every cell of the run list that is still missing is named. Without
---into the tables are printed. --figures FOLDER draws the test figures of every run, the validation curves and, where k
-and beta were varied, the sensitivity figure.
+limit cut short (*.cut.jsonl beside the file); what counting gives (counting.json there) has a table, and every cell of
+the run list that is still missing is named. Without --into the tables are printed. --figures FOLDER draws the test
+figures of every run, the validation curves and, where k and beta were varied, the sensitivity figure.
 """
 
 from __future__ import annotations
@@ -152,6 +152,18 @@ def beside(lines: list[dict]) -> str:
     return "\n".join([*text, "", "¹ one seed"])
 
 
+def counting(found: dict) -> str:
+    """What needs no model: counts of items, of what followed the last one, and of what is taken together."""
+    datasets = [dataset for dataset in DATASETS if dataset in found]
+    heads = [f"{dataset} {word}" for dataset in datasets for word in ("Recall", "NDCG")]
+    text = [f"| no model | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for name in ("popular", "followed", "together"):
+        figures = [found[dataset][name] for dataset in datasets]
+        cells = [f"{one[field]:.4f}" for one in figures for field in ("item_recall@20", "item_ndcg@20")]
+        text.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(text)
+
+
 def precision(done: list[dict], exact: list[dict]) -> str:
     """Runs in float32 beside the same in bfloat16: what precision changes, and what a seed does."""
     text = [
@@ -181,12 +193,14 @@ def missing(done: list[dict]) -> str:
     return "\n".join(text)
 
 
-def section(done: list[dict], cut: list[dict], exact: list[dict]) -> str:
+def section(done: list[dict], cut: list[dict], exact: list[dict], simple: dict) -> str:
     parts = [
         f"### All datasets{heading}\n\n{summary(done, baseline, names)}"
         for heading, baseline, names in (PAPER, OURS)
         if {line["tokenizer"] for line in done} & set(names) - {baseline}
     ]
+    if simple:
+        parts.insert(1, f"### Without a model\n\n{counting(simple)}")
     parts.insert(1, f"### NDCG@20 against RQ-KMeans in per cent, in the paper and here\n\n{beside(done)}")
     for lines, warning in ((done, ""), (cut, ", cut short: not to be read as results")):
         for heading, baseline, names in (PAPER, OURS):
@@ -257,9 +271,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.figures:
         draw(read(options.results), options.figures)
-    text = section(
-        *(read(options.results.with_suffix(ending)) for ending in (".jsonl", ".cut.jsonl", ".float32.jsonl"))
-    )
+    lines = (read(options.results.with_suffix(ending)) for ending in (".jsonl", ".cut.jsonl", ".float32.jsonl"))
+    simple = options.results.with_name("counting.json")
+    text = section(*lines, json.loads(simple.read_text())["datasets"] if simple.exists() else {})
     if options.into is None:
         print(text)
         return

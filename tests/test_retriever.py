@@ -588,7 +588,15 @@ class TestCommands:
             assert result.exit_code == 0, result.output
             assert json.loads(result.stdout)["epochs"] == 1
             told[preset] = "hours on a CPU" in result.stderr
+            assert set(json.loads(result.stdout)["counting"]) == {"popular", "followed"}
         assert told == {"paper": True, "tiny": False}
+        words = ["evaluate", tmp_path / "tiny", tmp_path / "sequences.parquet", "--device", "cpu"]
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert "no model: what followed the last item" in result.stdout
+        (tmp_path / "stock.txt").write_text(str(table.ids[3].as_py()))
+        result = CliRunner().invoke(app, [str(word) for word in [*words, "--within", tmp_path / "stock.txt"]])
+        assert result.exit_code == 0, result.output
+        assert "no model" not in result.stdout  # counting knows of no stock
 
 
 class TestErrors:

@@ -59,6 +59,7 @@ def train(
     need("torch", "retriever", "training a retriever")
     from dataclasses import replace
 
+    from ..retriever.counting import counted
     from ..retriever.model import preset as named
     from ..retriever.plan import Plan
     from ..retriever.retriever import find_device
@@ -80,11 +81,11 @@ def train(
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
     with Terminal() as progress:
         retriever = run(table, behaviour, output, plan, device, progress, resume)
-    facts = retriever.facts
+    facts, simple = retriever.facts, counted(behaviour, len(table))
     if as_json:
-        print(json.dumps({"output": str(output), **facts}))
+        print(json.dumps({"output": str(output), **facts, "counting": means_of(simple)}))
         return
-    print_figures(facts["test"], facts["users"])
+    print_figures(facts["test"], facts["users"], means_of(simple))
     print(
         f"\nbest epoch {facts['best_epoch']} of {facts['epochs']}, {facts['seconds']:,.0f} s; wrote {output}; "
         f"next: sidkit evaluate {output} {sequences}"
@@ -110,11 +111,13 @@ def evaluate(
     """sidkit evaluate run/ sequences.parquet
 
     Recall, NDCG, HitRate and MRR at 5, 10 and 20 of a trained recommender: item by item as the paper counts them, their
-    exact expectation, corrected for colliding items, and for semantic IDs alone.
+    exact expectation, corrected for colliding items, and for semantic IDs alone; beside them what counting gives that
+    needs no model.
     """
     from ..errors import InputError, need
 
     need("torch", "retriever", "evaluating a retriever")
+    from ..retriever.counting import counted
     from ..retriever.retriever import Retriever
     from ..sequences import read_sequences
     from ..terminal import Terminal
@@ -129,14 +132,19 @@ def evaluate(
         raise InputError(f"cannot read {within}: {error}") from error
     with Terminal() as progress:
         tally = found.evaluate(behaviour, split, beams, constrained, allowed, progress)  # type: ignore[arg-type]
+    simple = {} if within else means_of(counted(behaviour, len(found.table), split))  # type: ignore[arg-type]
     if as_json:
-        print(json.dumps({"users": tally.count, "means": tally.means(), "sums": tally.sums}))
+        print(json.dumps({"users": tally.count, "means": tally.means(), "sums": tally.sums, "counting": simple}))
         return
-    print_figures(tally.means(), tally.count)
+    print_figures(tally.means(), tally.count, simple)
 
 
-def print_figures(means: Mapping[str, Any], users: int) -> None:
-    """One line per reading, one column per figure."""
+def means_of(tallies: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    return {name: tally.means() for name, tally in tallies.items()}
+
+
+def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, Mapping[str, float]]) -> None:
+    """One line per reading, one column per figure; below, what counting gives without a model."""
     from rich.console import Console
     from rich.table import Table
 
@@ -153,6 +161,9 @@ def print_figures(means: Mapping[str, Any], users: int) -> None:
         table.add_column(column.replace("ndcg", "NDCG").replace("mrr", "MRR").replace("recall", "Recall"), no_wrap=True)
     for name, words in readings.items():
         table.add_row(words, *(f"{means[f'{name}_{column}']:.4f}" for column in columns))
+    simple = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
+    for name, figures in counting.items():
+        table.add_row(simple[name], *(f"{figures[f'item_{column}']:.4f}" for column in columns), style="dim")
     console = Console()
     console = Console(width=max(console.width, 120)) if not console.is_terminal else console
     console.print(table)

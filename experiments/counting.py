@@ -1,0 +1,78 @@
+"""What recommending without a model gives on the public datasets, beside the TIGER tables.
+
+    python experiments/counting.py DATA -o experiments/results/counting.json
+
+popular and followed are `sidkit.retriever.counted`; together is item-based nearest neighbours: items by the cosine of
+who took them in training, summed over the user's last 20 items, each divided by how long ago it was.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy
+from scipy import sparse
+from tables import DATASETS, asked
+
+from sidkit import __version__
+from sidkit.retriever import counted
+from sidkit.retriever.counting import tally, training
+from sidkit.retriever.data import examples
+from sidkit.sequences import Sequences, read_sequences
+
+HISTORY, USERS = 20, 2000  # items of a history, and users at once
+
+
+def together(sequences: Sequences, items: int) -> np.ndarray:
+    """(users,) the place of each test item, from 0; items of equal score come in the order of their rows."""
+    seen = training(sequences)
+    user = np.repeat(np.arange(len(seen)), np.diff(seen.starts))
+    taken = sparse.csr_matrix((np.ones(len(user)), (user, seen.rows)), shape=(len(seen), items))
+    taken.data[:] = 1.0  # however often
+    taken = taken @ sparse.diags(1 / np.sqrt(np.maximum(taken.getnnz(0), 1)))
+    alike = (taken.T @ taken).tocsr()
+    alike.setdiag(0)
+    test, ranks = examples(sequences, "test", HISTORY), []
+    for start in range(0, len(test), USERS):
+        position, length = test.position[start : start + USERS], test.length[start : start + USERS]
+        ago = np.arange(1, HISTORY + 1)
+        there = ago <= length[:, None]
+        rows = sequences.rows[np.maximum(position[:, None] - ago, 0)]
+        weights = np.broadcast_to(1 / ago, there.shape)[there]
+        which = np.nonzero(there)[0]
+        history = sparse.csr_matrix((weights, (which, rows[there])), shape=(len(position), items))
+        scores, target = (history @ alike).toarray(), sequences.rows[position]
+        own = scores[np.arange(len(target)), target][:, None]
+        ranks.append((scores > own).sum(1) + ((scores == own) & (np.arange(items) < target[:, None])).sum(1))
+    return np.concatenate(ranks)
+
+
+def main() -> None:
+    options = asked(__doc__, "data")
+    found = {}
+    for dataset in DATASETS:
+        folder: Path = options.data / dataset
+        items = pq.read_metadata(folder / "items.parquet").num_rows
+        sequences = read_sequences(folder / "sequences.parquet", pa.chunked_array([np.arange(items)]))
+        ways = counted(sequences, items) | {"together": tally(together(sequences, items))}
+        found[dataset] = {"users": ways["popular"].count} | {name: way.means() for name, way in ways.items()}
+        print(dataset, {name: round(way.means()["item_ndcg@20"], 4) for name, way in ways.items()}, flush=True)
+    versions = {
+        "sidkit": __version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+    }
+    command = "python experiments/counting.py DATA -o experiments/results/counting.json"
+    options.output.write_text(
+        json.dumps({"command": command, "versions": versions, "datasets": found}, indent=1) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
