@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 from tables import asked, spread
-from tiger_codes import BEYOND, DATASETS, SIZES, embeddings
+from tiger_codes import BEYOND, DATASETS, SIZES, embeddings, sequences_of
+
+from sidkit.sequences import Sequences
 
 NAMES = ("prq-kmeans", "rq-kmeans", *BEYOND)
 SAID = ("rq-unique", "prq-long-unique", "prq-anneal-unique", "prq-beam-unique", "prq-64")  # in words, not in the table
@@ -32,6 +34,7 @@ COLUMNS = {  # heading: (figure, level or None, factor, digits)
     "next L1 %": ("next_share", 0, 100, 2),
     "next L2 %": ("next_share", 1, 100, 2),
     "lift L1": ("next_lift", 0, 1, 1),
+    "counted NDCG %": ("counted", None, 100, 2),
 }
 
 
@@ -55,15 +58,17 @@ def reconstruction_errors(codes: np.ndarray, X: np.ndarray) -> list[float]:
     return errors
 
 
-def figures(codes: np.ndarray, X: np.ndarray, steps: list[list[int]]) -> dict:
+def figures(codes: np.ndarray, X: np.ndarray, sequences: Sequences) -> dict:
+    """Of steps into the item of validation alone, which no tokenizer has seen."""
     from sidkit import quality
     from sidkit.report.behaviour import prefix_agreement
+    from sidkit.report.counting import counted_by_token, held_out
     from sidkit.report.neighbours import neighbour_agreement
 
     found, near, seen = (
         quality(codes, SIZES),
         neighbour_agreement(codes, SIZES, X),
-        prefix_agreement(codes, SIZES, steps),
+        prefix_agreement(codes, SIZES, np.stack(held_out(sequences, "valid"), 1).tolist()),
     )
     names = ("icr_per_sid", "collision_per_item", "surplus_per_item", "largest_bucket", "utilisation", "prefix_gini")
     return {name: found[name] for name in names} | {
@@ -72,21 +77,18 @@ def figures(codes: np.ndarray, X: np.ndarray, steps: list[list[int]]) -> dict:
         "nearest_overlap": near["overlap"],
         "next_share": seen["share"],
         "next_lift": seen["lift"],
+        "counted": counted_by_token(codes, SIZES, sequences)["ndcg@20"],
     }
 
 
 def work(data: Path, codes: Path) -> list[dict]:
-    import pyarrow.parquet as pq
-
     runs = []
     for dataset in DATASETS:
-        X = embeddings(data / dataset)
-        lists = pq.read_table(data / dataset / "sequences.parquet").column("items").to_pylist()
-        steps = [items[-3:-1] for items in lists]  # into the item of validation, which no tokenizer has seen
+        X, sequences = embeddings(data / dataset), sequences_of(data / dataset)
         for name in NAMES:
             for place in sorted((codes / dataset).glob(f"{name}-[0-9].npy")):
                 run = {"dataset": dataset, "tokenizer": name, "seed": int(place.stem[-1])}
-                runs.append(run | figures(np.load(place).astype(np.int64), X, steps))
+                runs.append(run | figures(np.load(place).astype(np.int64), X, sequences))
                 print(json.dumps(runs[-1]), flush=True)
     return runs
 

@@ -2,8 +2,8 @@
 
     python experiments/counting.py DATA -o experiments/results/counting.json
 
-popular and followed are `sidkit.retriever.counted`; together is item-based nearest neighbours: items by the cosine of
-who took them in training, summed over the user's last 20 items, each divided by how long ago it was.
+popular and followed are `sidkit.report.counting.counted`; together is item-based nearest neighbours: items by the
+cosine of who took them in training, summed over the user's last 20 items, each divided by how long ago it was.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import platform
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy
 from scipy import sparse
 from tables import DATASETS, asked
+from tiger_codes import sequences_of
 
 from sidkit import __version__
-from sidkit.retriever import counted
-from sidkit.retriever.counting import tally, training
+from sidkit.report.counting import counted, places, training
 from sidkit.retriever.data import examples
-from sidkit.sequences import Sequences, read_sequences
+from sidkit.sequences import Sequences
 
 HISTORY, USERS = 20, 2000  # items of a history, and users at once
 
@@ -57,11 +56,10 @@ def main() -> None:
     found = {}
     for dataset in DATASETS:
         folder: Path = options.data / dataset
-        items = pq.read_metadata(folder / "items.parquet").num_rows
-        sequences = read_sequences(folder / "sequences.parquet", pa.chunked_array([np.arange(items)]))
-        ways = counted(sequences, items) | {"together": tally(together(sequences, items))}
-        found[dataset] = {"users": ways["popular"].count} | {name: way.means() for name, way in ways.items()}
-        print(dataset, {name: round(way.means()["item_ndcg@20"], 4) for name, way in ways.items()}, flush=True)
+        items, sequences = pq.read_metadata(folder / "items.parquet").num_rows, sequences_of(folder)
+        ways = counted(sequences, items) | {"together": places(together(sequences, items))}
+        found[dataset] = {"users": len(examples(sequences, "test"))} | ways
+        print(dataset, {name: round(way["ndcg@20"], 4) for name, way in ways.items()}, flush=True)
     versions = {
         "sidkit": __version__,
         "numpy": np.__version__,

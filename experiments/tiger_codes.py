@@ -17,7 +17,10 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
+
+from sidkit.sequences import Sequences, read_sequences
 
 DATASETS = ("lastfm", "toys", "sports", "clothing")
 SIZES = (256, 256, 256)
@@ -63,6 +66,11 @@ BEYOND: dict[str, tuple[str, dict]] = {  # not in the paper; what the options me
 def embeddings(folder: Path) -> np.ndarray:
     X = np.load(folder / "embedding.npy").astype(np.float32)
     return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def sequences_of(folder: Path) -> Sequences:
+    items = pq.read_metadata(folder / "items.parquet").num_rows
+    return read_sequences(folder / "sequences.parquet", pa.chunked_array([np.arange(items)]))
 
 
 def random_codes(n: int, seed: int) -> np.ndarray:

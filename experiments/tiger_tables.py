@@ -159,7 +159,7 @@ def counting(found: dict) -> str:
     text = [f"| no model | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name in ("popular", "followed", "together"):
         figures = [found[dataset][name] for dataset in datasets]
-        cells = [f"{one[field]:.4f}" for one in figures for field in ("item_recall@20", "item_ndcg@20")]
+        cells = [f"{one[field]:.4f}" for one in figures for field in ("recall@20", "ndcg@20")]
         text.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(text)
 

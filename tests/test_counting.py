@@ -8,10 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="the retriever needs torch")
-
 from sidkit.errors import InputError
-from sidkit.retriever.counting import counted
+from sidkit.report.counting import Chances, counted, counted_by_token
 from sidkit.sequences import Sequences
 
 
@@ -20,10 +18,9 @@ def test_a_case_worked_by_hand():
     found = counted(Sequences.of([[0, 1, 0, 1, 2], [0, 2, 3, 4], [1, 0, 2]]), 5)
     ranks = {"popular": [3, 5, 3], "followed": [3, 5, 2]}  # of 2 after 1, 4 after 3, 2 after 0
     for name, places in ranks.items():
-        assert found[name].count == 3
-        assert found[name].sums["item_mrr@5"] == pytest.approx(sum(1 / place for place in places))
-        assert found[name].sums["item_ndcg@10"] == pytest.approx(sum(1 / np.log2(place + 1) for place in places))
-        assert found[name].sums["item_recall@5"] == found[name].sums["item_hit_rate@5"] == 3
+        assert found[name]["mrr@5"] == pytest.approx(np.mean([1 / place for place in places]))
+        assert found[name]["ndcg@10"] == pytest.approx(np.mean([1 / np.log2(place + 1) for place in places]))
+        assert found[name]["recall@5"] == found[name]["hit_rate@5"] == 1
 
 
 def slow(lists, items, split):
@@ -48,17 +45,89 @@ def test_as_a_slow_count_finds(split):
     rng = np.random.default_rng(0)
     lists = [rng.integers(12, size=rng.integers(0, 9)).tolist() for _ in range(60)]
     found, ranks = counted(Sequences.of(lists), 12, split), slow(lists, 12, split)
-    for name, tally in found.items():
+    for name, figures in found.items():
         at = np.array(ranks[name])
-        assert tally.count == len(at)
         for cut in (5, 10, 20):
-            assert tally.sums[f"item_recall@{cut}"] == (at < cut).sum()
-            assert tally.sums[f"item_ndcg@{cut}"] == pytest.approx(sum(1 / np.log2(at[at < cut] + 2)))
+            assert figures[f"recall@{cut}"] == pytest.approx((at < cut).mean())
+            assert figures[f"ndcg@{cut}"] == pytest.approx(np.mean((at < cut) / np.log2(at + 2)))
+
+
+def chance(codes, before, after, token, item):
+    """The chance of an item's SID, token by token, counted over the items and steps one by one."""
+    result = 1.0
+    for level in range(codes.shape[1]):
+        same = (codes[:, :level] == codes[item, :level]).all(1)  # share the tokens before
+        hits = same & (codes[:, level] == codes[item, level])
+        seen, asked, own = same[after], hits[after], codes[before, 0] == token
+        spread = (asked.sum() + 3 / len(np.unique(codes[same, level]))) / (seen.sum() + 3)
+        result *= ((asked & own).sum() + 3 * spread) / ((seen & own).sum() + 3)
+    return result
+
+
+@pytest.fixture
+def shop():
+    rng = np.random.default_rng(1)
+    codes = np.stack([2 * rng.integers(3, size=15), rng.integers(2, size=15), rng.integers(2, size=15)], 1)
+    return codes, [rng.integers(15, size=rng.integers(0, 9)).tolist() for _ in range(40)]
+
+
+def test_chances_of_sids_as_a_slow_count_finds(shop):
+    codes, lists = shop
+    steps = np.array([pair for one in lists for pair in pairwise(one)])
+    chances = Chances(codes, (5, 2, 2), *steps.T)
+    for number, token in enumerate(np.unique(codes[:, 0])):
+        slowly = {int(chances.leaf[item]): chance(codes, *steps.T, token, item) for item in range(15)}
+        assert sum(slowly.values()) == pytest.approx(1.0)
+        (leaves,), (scores,) = chances.likeliest(np.array([number]), 15)
+        assert (np.diff(scores[: len(slowly)]) <= 0).all()
+        assert (leaves[len(slowly) :] == -1).all()
+        found = dict(zip(leaves[: len(slowly)].tolist(), np.exp(scores[: len(slowly)]), strict=True))
+        assert found == pytest.approx(slowly)
+
+
+def test_sids_are_found_where_their_chances_put_them(shop):
+    codes, lists = shop
+    steps = np.array([pair for one in lists for pair in pairwise(one[:-2])])
+    chances, gains = Chances(codes, (5, 2, 2), *steps.T), []
+    for one in lists:
+        if len(one) > 2:
+            leaves, _ = chances.likeliest(chances.first[one[-3:-2]], 12)
+            place = leaves[0].tolist().index(chances.leaf[one[-2]])
+            gains.append((place < 5) / np.log2(place + 2) / (codes == codes[one[-2]]).all(1).sum())
+    found = counted_by_token(codes, (5, 2, 2), Sequences.of(lists), beams=12)
+    assert found["ndcg@5"] == pytest.approx(np.mean(gains))
+
+
+def test_by_token_few_beams_find_the_likeliest_and_chunks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(2)
+    codes = np.stack([np.arange(64) // 16, np.arange(64) // 4 % 4, np.arange(64) % 4], 1)
+    walks = Sequences.of([(rng.integers(64) + 5 * np.arange(8)) % 64 for _ in range(200)])
+    whole = counted_by_token(codes, (4, 4, 4), walks, beams=64)
+    assert whole["recall@20"] > 0.5 > 20 / 64
+    assert counted_by_token(codes, (4, 4, 4), walks, beams=20)["ndcg@5"] == pytest.approx(whole["ndcg@5"], abs=0.02)
+    monkeypatch.setattr("sidkit.report.counting.AT_ONCE", 1)
+    assert counted_by_token(codes, (4, 4, 4), walks, beams=64) == whole
+
+
+def test_better_ids_count_for_more():
+    """Items follow their neighbours on a ring: IDs that know it are better than shuffled ones, and crowded ones."""
+    rng = np.random.default_rng(3)
+    ring = np.stack([np.arange(256) // 16, np.arange(256) % 16], 1)
+    walks = Sequences.of([(rng.integers(256) + np.cumsum(rng.integers(1, 4, size=8))) % 256 for _ in range(2000)])
+    crowded = np.stack([ring[:, 0], ring[:, 1] // 8], 1)  # eight items to a SID
+    good, shuffled, sharing = (
+        counted_by_token(codes, (16, 16), walks)["ndcg@20"] for codes in (ring, rng.permutation(ring), crowded)
+    )
+    assert good > 2 * shuffled
+    assert good > 1.5 * sharing
 
 
 def test_nothing_to_count():
     found = counted(Sequences.of([[1, 0], [2, 1]]), 3)  # no transition in training: all that is left is popularity
-    assert found["followed"].sums == found["popular"].sums
-    assert counted(Sequences.of([]), 3)["popular"].count == 0
-    with pytest.raises(InputError, match="have no semantic ID"):
+    assert found["followed"] == found["popular"]
+    assert counted(Sequences.of([]), 3)["popular"]["ndcg@20"] == 0
+    codes = np.array([[0, 0], [0, 1], [1, 0]])
+    assert counted_by_token(codes, (2, 2), Sequences.of([]))["ndcg@20"] == 0
+    assert counted_by_token(codes, (2, 2), Sequences.of([[0, 1, 2]]))["recall@5"] == 1  # three SIDs, all recommended
+    with pytest.raises(InputError, match="without a semantic ID"):
         counted(Sequences(np.array([0, -1]), np.array([0, 2]), 1), 3)

@@ -48,6 +48,8 @@ def test_everything_is_joined_by_id(shop):
     assert found["behaviour"]["share"][0] == 1.0
     assert (found["behaviour"]["items_unknown"], found["behaviour"]["transitions_unknown"]) == (1, 1)
     assert found["behaviour"]["lift_category"][0] == pytest.approx(1.0)
+    assert found["counting"]["users"] == 60  # the one with an unknown item has a single item left
+    assert 0 < found["counting"]["popular"]["ndcg@20"] < found["counting"]["by_first_token"]["ndcg@20"]
     assert found["categories"]["items_unlabelled"] == 10
     assert found["categories"]["purity"][0] == 1.0
 
@@ -60,6 +62,7 @@ def run(*arguments):
 def test_it_prints_a_table_per_question(shop):
     told = run("judge", shop / "sids.parquet", "--sequences", shop / "sequences.parquet").output
     assert "does the next item share the prefix" in told
+    assert "by the last item's first token" in told
     assert "Neighbours" not in told
 
 

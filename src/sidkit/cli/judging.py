@@ -71,6 +71,29 @@ def print_judgement(found: Mapping[str, Any]) -> None:
             console.print(f"[bold]{title}[/bold]")
             console.print(_per_level(columns))
             console.print(*notes, "", sep="\n", style="dim")
+        if name == "behaviour" and found.get("counting", {}).get("users"):
+            console.print("[bold]Counting: what can be recommended without a model?[/bold]")
+            console.print(_counting(found["counting"]))
+            console.print(
+                f"the last item but one of {found['counting']['users']:,} users is to be found",
+                "",
+                sep="\n",
+                style="dim",
+            )
+
+
+def _counting(found: Mapping[str, Any]) -> Any:
+    from rich.table import Table
+
+    ways = {
+        "popular": "items: the most popular",
+        "followed": "items: what followed the last one",
+        "by_first_token": "SIDs: by the last item's first token",
+    }
+    table = Table("", "Recall@20", "NDCG@20", "MRR@20", box=None, pad_edge=False, header_style="bold")
+    for name, words in ways.items():
+        table.add_row(words, *(f"{found[name][figure]:.4f}" for figure in ("recall@20", "ndcg@20", "mrr@20")))
+    return table
 
 
 def _behaviour(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], list[str]]:

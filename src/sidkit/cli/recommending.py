@@ -59,7 +59,7 @@ def train(
     need("torch", "retriever", "training a retriever")
     from dataclasses import replace
 
-    from ..retriever.counting import counted
+    from ..report.counting import counted
     from ..retriever.model import preset as named
     from ..retriever.plan import Plan
     from ..retriever.retriever import find_device
@@ -83,9 +83,9 @@ def train(
         retriever = run(table, behaviour, output, plan, device, progress, resume)
     facts, simple = retriever.facts, counted(behaviour, len(table))
     if as_json:
-        print(json.dumps({"output": str(output), **facts, "counting": means_of(simple)}))
+        print(json.dumps({"output": str(output), **facts, "counting": simple}))
         return
-    print_figures(facts["test"], facts["users"], means_of(simple))
+    print_figures(facts["test"], facts["users"], simple)
     print(
         f"\nbest epoch {facts['best_epoch']} of {facts['epochs']}, {facts['seconds']:,.0f} s; wrote {output}; "
         f"next: sidkit evaluate {output} {sequences}"
@@ -117,7 +117,7 @@ def evaluate(
     from ..errors import InputError, need
 
     need("torch", "retriever", "evaluating a retriever")
-    from ..retriever.counting import counted
+    from ..report.counting import counted
     from ..retriever.retriever import Retriever
     from ..sequences import read_sequences
     from ..terminal import Terminal
@@ -132,15 +132,11 @@ def evaluate(
         raise InputError(f"cannot read {within}: {error}") from error
     with Terminal() as progress:
         tally = found.evaluate(behaviour, split, beams, constrained, allowed, progress)  # type: ignore[arg-type]
-    simple = {} if within else means_of(counted(behaviour, len(found.table), split))  # type: ignore[arg-type]
+    simple = {} if within else counted(behaviour, len(found.table), split)  # type: ignore[arg-type]
     if as_json:
         print(json.dumps({"users": tally.count, "means": tally.means(), "sums": tally.sums, "counting": simple}))
         return
     print_figures(tally.means(), tally.count, simple)
-
-
-def means_of(tallies: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    return {name: tally.means() for name, tally in tallies.items()}
 
 
 def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, Mapping[str, float]]) -> None:
@@ -163,7 +159,7 @@ def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, M
         table.add_row(words, *(f"{means[f'{name}_{column}']:.4f}" for column in columns))
     simple = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
     for name, figures in counting.items():
-        table.add_row(simple[name], *(f"{figures[f'item_{column}']:.4f}" for column in columns), style="dim")
+        table.add_row(simple[name], *(f"{figures[column]:.4f}" for column in columns), style="dim")
     console = Console()
     console = Console(width=max(console.width, 120)) if not console.is_terminal else console
     console.print(table)

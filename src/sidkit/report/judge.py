@@ -12,13 +12,14 @@ from ..embeddings import Embeddings, without
 from ..errors import InputError
 from ..items import match
 from ..progress import Progress
-from ..sequences import read_sequences
+from ..sequences import Sequences, read_sequences
 from ..sids import SidTable
 from .behaviour import prefix_agreement
 from .categories import purity
+from .counting import counted, counted_by_token, held_out
 from .neighbours import neighbour_agreement
 
-__all__ = ["judge", "judge_neighbours"]
+__all__ = ["judge", "judge_counting", "judge_neighbours"]
 
 
 def judge(
@@ -34,9 +35,10 @@ def judge(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """What can be said with what is given: "behaviour", "neighbours" and "categories", each a flat dict.
+    """What can be said with what is given: "behaviour", "counting", "neighbours" and "categories", each a dict.
 
     behaviour     `prefix_agreement`, from a Parquet file of sequences
+    counting      `counted` and `counted_by_token` there, in validation; and users, those who have an item to be found
     neighbours    `neighbour_agreement`, from the items' vectors, joined by id; and items_without_vector
     categories    `purity` of whole category paths, one per item of the table
     """
@@ -44,11 +46,24 @@ def judge(
     if sequences is not None:
         told = read_sequences(sequences, table.ids, sequence_column)
         found["behaviour"] = prefix_agreement(table.codes, table.sizes, told, categories, separator)
+        found["counting"] = judge_counting(table, told, progress)
     if categories is not None:
         found["categories"] = purity(table.codes, table.sizes, categories, seed)
     if embeddings is not None:
         found["neighbours"] = judge_neighbours(table, embeddings, neighbours, queries, seed, progress)
     return found
+
+
+def judge_counting(table: SidTable, sequences: Sequences, progress: Progress | None = None) -> dict[str, Any]:
+    """What counting finds of the last item but one of every sequence: items, and SIDs by their first token."""
+    known = sequences.rows >= 0
+    starts = np.concatenate([[0], np.cumsum(known)])[sequences.starts]
+    told = Sequences(sequences.rows[known], starts)
+    return {
+        "users": len(held_out(told, "valid")[0]),
+        **counted(told, len(table), "valid"),
+        "by_first_token": counted_by_token(table.codes, table.sizes, told, progress=progress),
+    }
 
 
 def judge_neighbours(

@@ -5,7 +5,6 @@
     stack, loop        several runs trained at once; epochs, validation, early stopping, resuming
     decode, logits     beam search over a trie; the same constraint for any transformers model
     metrics, evaluate  item-level and SID-level figures, as sums over users
-    counting           what recommending without a model gives
     retriever          the folder, the training call, and `recommend`
 
 Needs the 'retriever' extra (torch, transformers, tensorboard).
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from ..errors import need
 
 if TYPE_CHECKING:
-    from .counting import counted as counted
     from .logits import SidLogitsProcessor as SidLogitsProcessor
     from .model import PRESETS as PRESETS
     from .model import Shape as Shape
@@ -35,7 +33,6 @@ _HOMES = {
     "Retriever": "retriever",
     "Shape": "model",
     "SidLogitsProcessor": "logits",
-    "counted": "counting",
     "train": "retriever",
 }
 

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..report.counting import CUTS
 from ..trie import Trie
 
-__all__ = ["CUTS", "Judge", "Tally", "representatives"]
+__all__ = ["Judge", "Tally", "representatives"]
 
 Tensor = Any
-CUTS = (5, 10, 20)
 SEED = 42
 
 
