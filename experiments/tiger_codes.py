@@ -59,6 +59,7 @@ BEYOND: dict[str, tuple[str, dict]] = {  # not in the paper; what the options me
     "prq-64-unique": ("prq-kmeans", {"sizes": [64, 256, 256], "spread": True}),
     "prq-co": ("prq-kmeans", {"together": 0.5}),  # another input: training interactions as well
     "prq-co-unique": ("prq-kmeans", {"together": 0.5, "spread": True}),
+    "prq-co1-unique": ("prq-kmeans", {"together": 1.0, "spread": True}),
     "prq-64-co-unique": ("prq-kmeans", {"sizes": [64, 256, 256], "together": 0.5, "spread": True}),
 }
 
