@@ -74,10 +74,11 @@ class Study:
             ("carryover", ("toys", "rq-kmeans"), ("toys", "prq-kmeans")),
             ("tokens", ("clothing", "prq-kmeans"), ("clothing", "rq-vae")),
             ("behaviour", ("toys", "prq-kmeans"), ("toys", "shuffled")),
+            ("counting", ("toys", "prq-kmeans"), ("toys", "shuffled")),
             ("neighbours", ("toys", "prq-kmeans"), ("toys", "shuffled")),
         ):
             panels = [self.panel(figure, *pair) for pair in pairs]
-            if figure in ("buckets", "carryover", "behaviour", "neighbours"):
+            if figure in ("buckets", "carryover", "behaviour", "counting", "neighbours"):
                 panels = on_one_scale(panels)
             yield Figure(f"report-{figure}", "", "", panels)
         both = {name: self.fitted("toys", name).codebooks for name in ("rq-kmeans", "prq-kmeans")}

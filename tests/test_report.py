@@ -258,7 +258,7 @@ def written(shop):
     return json.loads(told)
 
 
-JUDGED = ["behaviour", "neighbours", "categories"]
+JUDGED = ["behaviour", "counting", "neighbours", "categories"]
 FIGURES = ["utilisation", "lorenz", "buckets", "carryover", "tokens", "centroids", *JUDGED]
 
 

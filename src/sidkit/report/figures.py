@@ -145,6 +145,8 @@ def _judged(facts: Mapping[str, Any]) -> list[Figure]:
         more = f" {LOOK_FOR['behaviour beside categories']}" if "chance_category" in found else ""
         panels = [_chance_panel("The next item shares the prefix", bars)]
         figures.append(_figure("behaviour", panels, more, transitions=found["transitions"], lifts=lifts))
+    if facts.get("counting", {}).get("users"):
+        figures.append(_figure("counting", [_counting_panel(facts["counting"])], users=facts["counting"]["users"]))
     if "neighbours" in facts:
         found = facts["neighbours"]
         bars = {"neighbours that share it": found["share"], "any item would": found["chance"]}
@@ -160,6 +162,20 @@ def _chance_panel(title: str, bars: Mapping[str, Sequence[float]]) -> Panel:
     levels = list(range(len(next(iter(bars.values())))))
     series = [Series(name, levels, values, tone, "bars") for tone, (name, values) in enumerate(bars.items())]
     return Panel(title, "level", "share", series, percent=True, names=[str(level + 1) for level in levels])
+
+
+def _counting_panel(found: Mapping[str, Any]) -> Panel:
+    ways = {
+        "popular": "items: the most popular",
+        "followed": "items: what followed the last one",
+        "by_first_token": "SIDs: by the last item's first token",
+    }
+    figures = {"recall@20": "Recall@20", "ndcg@20": "NDCG@20"}
+    series = [
+        Series(words, list(range(len(figures))), [found[way][figure] for figure in figures], tone, "bars")
+        for tone, (way, words) in enumerate(ways.items())
+    ]
+    return Panel("Found without a model", "", "mean over users", series, names=list(figures.values()))
 
 
 def _thinned(along: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -25,6 +25,7 @@ FORMULAS = (
     ("collision rate, per item", "#{items that share their SID} / #{items}", "collision_per_item", "CollisionGenRec"),
     ("collision rate, surplus", "(#{items} − #{distinct SIDs}) / #{items}", "surplus_per_item", "LC-Rec, MiniOneRec"),
 )
+JUDGED = ("behaviour", "counting", "neighbours", "categories")
 
 
 def report_page(evidence: Evidence, name: str) -> str:
@@ -33,14 +34,14 @@ def report_page(evidence: Evidence, name: str) -> str:
     drawn = {figure.name: figure_section(figure) for figure in evidence.figures}
     sections = [
         ("verdict", "", verdict_box(facts["verdict"])),
-        *(drawn[key] for key in drawn if key not in ("behaviour", "neighbours", "categories")),
+        *(drawn[key] for key in drawn if key not in JUDGED),
         (
             "formulas",
             "Collision formulas",
             section("formulas", "Collisions, by every formula in use", _formulas(facts)),
         ),
         ("levels", "Level by level", section("levels", "Level by level", _levels(facts))),
-        *_judged(facts, drawn),
+        *(drawn[key] for key in JUDGED if key in drawn),
     ]
     if facts["collision_groups"]:
         inside = _groups(facts["collision_groups"])
@@ -84,10 +85,6 @@ def _levels(facts: Mapping[str, Any]) -> str:
     ]
     head = ("level", "size", "codes in use", "perplexity", "bits", "prefix utilisation", "prefix Gini")
     return look_for(LOOK_FOR["levels"]) + table(head, rows)
-
-
-def _judged(facts: Mapping[str, Any], drawn: Mapping[str, tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    return [drawn[key] for key in ("behaviour", "neighbours", "categories") if key in drawn]
 
 
 def _groups(groups: Iterable[Mapping[str, Any]]) -> str:

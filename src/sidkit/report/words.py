@@ -12,6 +12,7 @@ TITLES = {
     "tokens": "How often does each token occur?",
     "centroids": "Where do the levels' centroids lie?",
     "behaviour": "Do prefixes follow what people do?",
+    "counting": "What can be recommended by counting?",
     "neighbours": "Do neighbours stay together?",
     "categories": "Do prefixes follow categories?",
 }
@@ -49,6 +50,10 @@ LOOK_FOR = _folded(
             well above chance: here it is {lifts} times what drawing popular items would give, level by level.""",
         "behaviour beside categories": """
             Above the category bar, the prefix knows more of what comes next than the category does.""",
+        "counting": """
+            The last item but one of {users:,} people is to be found without any model. The third bar is what these SIDs
+            are good for when it is only counted which SIDs follow which first token: compare it between tokenizers on
+            the same data, the higher the better. The second bar is what a trained recommender has to beat.""",
         "neighbours": """
             Of an item's {neighbours} nearest by embedding, how many share its prefix ({queries:,} items asked). High at
             level 1 and falling gently is good. {overlap:.1%} of the nearest by code are among the nearest by embedding;
