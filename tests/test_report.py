@@ -406,6 +406,6 @@ def test_the_document_on_reading_it_has_the_limits_the_formulas_and_the_pictures
     for name, formula, key, who in FORMULAS:
         assert f"| {name} | {re.sub('#?[{}]|#', '', formula)} | `{key}` | {who} |" in text
     pictures = re.findall(r"\]\((images/[^)]+)\)", text)
-    assert len(pictures) == 10
+    assert len(pictures) == 11
     for picture in pictures:
         assert 0 < (DOCS / picture).stat().st_size < 150_000
