@@ -20,7 +20,7 @@ from tables import DATASETS, asked
 from tiger_codes import sequences_of
 
 from sidkit import __version__
-from sidkit.report.counting import counted, places, training
+from sidkit.report.counting import counted, places
 from sidkit.retriever.data import examples
 from sidkit.sequences import Sequences
 
@@ -29,7 +29,7 @@ HISTORY, USERS = 20, 2000  # items of a history, and users at once
 
 def together(sequences: Sequences, items: int) -> np.ndarray:
     """(users,) the place of each test item, from 0; items of equal score come in the order of their rows."""
-    seen = training(sequences)
+    seen = sequences.training()
     user = np.repeat(np.arange(len(seen)), np.diff(seen.starts))
     taken = sparse.csr_matrix((np.ones(len(user)), (user, seen.rows)), shape=(len(seen), items))
     taken.data[:] = 1.0  # however often

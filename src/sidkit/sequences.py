@@ -49,6 +49,18 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def held_out(self, back: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sequences that have an item before their last but `back` - 1, and the place of that item in `rows`: with
+        back 1 the last item of each, which a test asks for, with 2 the one before it, for validation."""
+        which = np.flatnonzero(np.diff(self.starts) > back)
+        return which, self.starts[which + 1] - back
+
+    def training(self) -> Sequences:
+        """Without the last two items of each, which are held out."""
+        lengths = np.diff(self.starts)
+        kept = np.arange(len(self.rows)) < np.repeat(self.starts[1:] - 2, lengths)
+        return Sequences(self.rows[kept], np.cumsum([0, *np.maximum(lengths - 2, 0)]))
+
     def transitions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(from, to, sequence) of every item and the one after it in its sequence."""
         which = np.repeat(np.arange(len(self)), np.diff(self.starts))

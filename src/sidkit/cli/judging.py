@@ -65,38 +65,28 @@ def print_judgement(found: Mapping[str, Any]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    for name, show in (("behaviour", _behaviour), ("neighbours", _neighbours), ("categories", _categories)):
+    shown = {"behaviour": _behaviour, "counting": _counting, "neighbours": _neighbours, "categories": _categories}
+    for name, show in shown.items():
         if name in found:
-            title, columns, notes = show(found[name])
+            title, table, notes = show(found[name])
             console.print(f"[bold]{title}[/bold]")
-            console.print(_per_level(columns))
+            console.print(table)
             console.print(*notes, "", sep="\n", style="dim")
-        if name == "behaviour" and found.get("counting", {}).get("users"):
-            console.print("[bold]Counting: what can be recommended without a model?[/bold]")
-            console.print(_counting(found["counting"]))
-            console.print(
-                f"the last item but one of {found['counting']['users']:,} users is to be found",
-                "",
-                sep="\n",
-                style="dim",
-            )
 
 
-def _counting(found: Mapping[str, Any]) -> Any:
+def _counting(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
     from rich.table import Table
 
-    ways = {
-        "popular": "items: the most popular",
-        "followed": "items: what followed the last one",
-        "by_first_token": "SIDs: by the last item's first token",
-    }
+    from ..report.words import COUNTING
+
     table = Table("", "Recall@20", "NDCG@20", "MRR@20", box=None, pad_edge=False, header_style="bold")
-    for name, words in ways.items():
+    for name, words in COUNTING.items():
         table.add_row(words, *(f"{found[name][figure]:.4f}" for figure in ("recall@20", "ndcg@20", "mrr@20")))
-    return table
+    note = f"the last item but one of {found['users']:,} users is to be found"
+    return "Counting: what can be recommended without a model?", table, [note]
 
 
-def _behaviour(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], list[str]]:
+def _behaviour(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
     columns = {
         "shares prefix": _percent(found["share"], found["share_error"]),
         "popular item": _percent(found["chance_popular"]),
@@ -112,10 +102,10 @@ def _behaviour(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], lis
         shares = ", ".join(_percent(found["category_share"]))
         lifts = ", ".join(_times(found["category_lift"], found["category_lift_error"]))
         notes.append(f"category paths themselves, level by level: the next item shares {shares}; lift {lifts}")
-    return "Behaviour: does the next item share the prefix?", columns, notes
+    return "Behaviour: does the next item share the prefix?", _per_level(columns), notes
 
 
-def _neighbours(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], list[str]]:
+def _neighbours(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
     k = found["neighbours"]
     columns = {
         f"of {k} nearest": _percent(found["share"], found["share_error"]),
@@ -126,10 +116,10 @@ def _neighbours(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], li
     overlap = f"{found['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
     asked = f"{found['queries']:,} of {found['items']:,} items asked"
     without = f"; {found['items_without_vector']:,} have no vector" if found["items_without_vector"] else ""
-    return "Neighbours: do the nearest items share the prefix?", columns, [overlap, asked + without]
+    return "Neighbours: do the nearest items share the prefix?", _per_level(columns), [overlap, asked + without]
 
 
-def _categories(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], list[str]]:
+def _categories(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
     columns = {
         "purity": _percent(found["purity"]),
         "shuffled": _percent(found["purity_chance"]),
@@ -138,7 +128,7 @@ def _categories(found: Mapping[str, Any]) -> tuple[str, dict[str, list[str]], li
         "NMI adjusted": [f"{value:.3f}" for value in found["nmi_adjusted"]],
     }
     note = f"{found['labels']:,} categories; {found['items_unlabelled']:,} items have none"
-    return "Categories: do prefixes follow them?", columns, [note]
+    return "Categories: do prefixes follow them?", _per_level(columns), [note]
 
 
 def _per_level(columns: Mapping[str, Sequence[str]]) -> Any:

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..progress import Progress, Silent
 from ..sequences import Sequences
-from ..sids import prefix_numbers
+from ..sids import SidTable
+from ..trie import Trie
 from .metrics import require_codes
 
-__all__ = ["CUTS", "Chances", "counted", "counted_by_token", "held_out", "places", "training"]
+__all__ = ["CUTS", "Chances", "counted", "counted_by_token", "held_out", "places"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -37,7 +38,7 @@ AT_ONCE = 1 << 22  # candidates
 def counted(sequences: Sequences, items: int, split: Literal["test", "valid"] = "test") -> dict[str, dict[str, float]]:
     """How well "popular" and "followed" find the held-out items, among so many. Equal counts: by popularity, by row."""
     last, target = held_out(sequences, split)
-    seen = training(sequences)
+    seen = sequences.training()
     popular = np.empty(items, np.int64)  # the place of every item
     popular[np.argsort(-np.bincount(seen.rows, minlength=items), kind="stable")] = np.arange(items)
     start, after, _ = seen.transitions()
@@ -60,28 +61,32 @@ def counted_by_token(
     """
     array = require_codes(codes, sizes)
     last, target = held_out(sequences, split)
-    before, after, _ = training(sequences).transitions()
+    before, after, _ = sequences.training().transitions()
     chances = Chances(array, sizes, before, after)
     asked, whose = np.unique(chances.first[last], return_inverse=True)
     best = chances.likeliest(asked, beams, progress)[0][whose]
     found = best == chances.leaf[target][:, None]
     place = np.where(found.any(1), found.argmax(1), len(array))
-    return places(place, 1 / np.bincount(chances.leaf)[chances.leaf[target]])
+    return places(place, 1 / chances.trie.counts[chances.leaf[target]])
 
 
 class Chances:
     """Of SIDs, given the first token of the item before.
 
-    first, leaf    (n,) of every item the numbers of its first token and of its SID, without gaps and in their order
+    first, leaf    (n,) of every item the trie's nodes of its first token and of its SID
     """
 
     def __init__(self, codes: NDArray[Any], sizes: Sequence[int], before: Integers, after: Integers) -> None:
         """before, after: (transitions,) rows of codes."""
-        nodes = [np.unique(number, return_inverse=True)[1].astype(np.int64) for number in prefix_numbers(codes, sizes)]
-        self.first, self.leaf, token = nodes[0], nodes[-1], nodes[0][before]
-        self.total = np.bincount(token, minlength=int(self.first.max()) + 1)
+        self.trie = Trie.of(SidTable(np.arange(len(codes)), codes, tuple(sizes)))
+        nodes = [self.trie.leaf_of(len(codes))]
+        for children in self.trie.children[::-1]:  # up to the root
+            nodes.insert(0, np.repeat(np.arange(len(children) - 1), np.diff(children))[nodes[0]])
+        self.first, self.leaf, token = nodes[1], nodes[-1], nodes[1][before]
+        self.total = np.bincount(token, minlength=len(self.trie.codes[0]))
         self.levels = [
-            _Level.of(node, above, token, after) for node, above in zip(nodes, [0 * self.first, *nodes], strict=False)
+            _Level(children, node[after], above[after], token)
+            for children, node, above in zip(self.trie.children, nodes[1:], nodes, strict=False)
         ]
 
     def likeliest(self, tokens: Integers, beams: int, progress: Progress | None = None) -> tuple[Integers, Floats]:
@@ -114,27 +119,22 @@ class Chances:
 
 
 class _Level:
-    """The nodes of a level, those with one parent together, and how often each came next.
+    """How often each node of a level came next.
 
     first, width   (parents,) the first child of every node above, and how many there are
     spread         (nodes,) the chance of each under its parent, whatever the first token
     keys, counts   sorted (first token, node), and how often
     """
 
-    def __init__(self, first: Integers, width: Integers, spread: Floats, keys: Integers, counts: Integers) -> None:
-        self.first, self.width, self.spread, self.keys, self.counts = first, width, spread, keys, counts
-
-    @classmethod
-    def of(cls, node: Integers, above: Integers, token: Integers, after: Integers) -> _Level:
-        size = int(node.max()) + 1
-        parent = np.empty(size, np.int64)
-        parent[node] = above
-        width = np.bincount(parent)
-        taken = np.bincount(node[after], minlength=size)
-        under = np.bincount(above[after], minlength=len(width))
-        spread = (taken + MU / width[parent]) / (under[parent] + MU)
-        keys, counts = np.unique(token * size + node[after], return_counts=True)
-        return cls(np.cumsum(width) - width, width, spread, keys, counts)
+    def __init__(self, children: Integers, node: Integers, above: Integers, token: Integers) -> None:
+        """children: of the trie; node, above, token: of every transition."""
+        self.first, self.width = children[:-1], np.diff(children)
+        taken = np.bincount(node, minlength=children[-1])
+        under, width = (
+            np.repeat(each, self.width) for each in (np.bincount(above, minlength=len(self.width)), self.width)
+        )
+        self.spread = (taken + MU / width) / (under + MU)
+        self.keys, self.counts = np.unique(token * len(taken) + node, return_counts=True)
 
     def count(self, token: Integers, node: Integers) -> Integers:
         key = token * len(self.spread) + node
@@ -142,19 +142,11 @@ class _Level:
         return np.where(self.keys[at] == key, self.counts[at], 0) if len(self.keys) else np.zeros_like(key)
 
 
-def training(sequences: Sequences) -> Sequences:
-    """Without the last two items of each."""
-    lengths = np.diff(sequences.starts)
-    kept = np.arange(len(sequences.rows)) < np.repeat(sequences.starts[1:] - 2, lengths)
-    return Sequences(sequences.rows[kept], np.cumsum([0, *np.maximum(lengths - 2, 0)]))
-
-
 def held_out(sequences: Sequences, split: Literal["test", "valid"]) -> tuple[Integers, Integers]:
     """The item that is to be found in every sequence that has one, and the item before it: (before, item)."""
     if (sequences.rows < 0).any():
         raise InputError("items without a semantic ID have to be left out of the sequences first")
-    back = {"valid": 2, "test": 1}[split]
-    position = (sequences.starts[1:] - back)[np.diff(sequences.starts) > back]
+    _, position = sequences.held_out({"valid": 2, "test": 1}[split])
     return sequences.rows[position - 1], sequences.rows[position]
 
 

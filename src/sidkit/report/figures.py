@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..sids import prefix_numbers
 from .chart import GUIDE, Figure, Panel, Series
-from .words import LOOK_FOR, TITLES
+from .words import COUNTING, LOOK_FOR, TITLES
 
 __all__ = ["bucket_panel", "lorenz_panel", "map_panels", "prefix_sizes", "report_figures", "usage_panel"]
 
@@ -145,7 +145,7 @@ def _judged(facts: Mapping[str, Any]) -> list[Figure]:
         more = f" {LOOK_FOR['behaviour beside categories']}" if "chance_category" in found else ""
         panels = [_chance_panel("The next item shares the prefix", bars)]
         figures.append(_figure("behaviour", panels, more, transitions=found["transitions"], lifts=lifts))
-    if facts.get("counting", {}).get("users"):
+    if "counting" in facts:
         figures.append(_figure("counting", [_counting_panel(facts["counting"])], users=facts["counting"]["users"]))
     if "neighbours" in facts:
         found = facts["neighbours"]
@@ -165,15 +165,10 @@ def _chance_panel(title: str, bars: Mapping[str, Sequence[float]]) -> Panel:
 
 
 def _counting_panel(found: Mapping[str, Any]) -> Panel:
-    ways = {
-        "popular": "items: the most popular",
-        "followed": "items: what followed the last one",
-        "by_first_token": "SIDs: by the last item's first token",
-    }
     figures = {"recall@20": "Recall@20", "ndcg@20": "NDCG@20"}
     series = [
         Series(words, list(range(len(figures))), [found[way][figure] for figure in figures], tone, "bars")
-        for tone, (way, words) in enumerate(ways.items())
+        for tone, (way, words) in enumerate(COUNTING.items())
     ]
     return Panel("Found without a model", "", "mean over users", series, names=list(figures.values()))
 

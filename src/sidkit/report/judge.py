@@ -39,6 +39,7 @@ def judge(
 
     behaviour     `prefix_agreement`, from a Parquet file of sequences
     counting      `counted` and `counted_by_token` there, in validation; and users, those who have an item to be found
+                  (if anybody has)
     neighbours    `neighbour_agreement`, from the items' vectors, joined by id; and items_without_vector
     categories    `purity` of whole category paths, one per item of the table
     """
@@ -46,7 +47,8 @@ def judge(
     if sequences is not None:
         told = read_sequences(sequences, table.ids, sequence_column)
         found["behaviour"] = prefix_agreement(table.codes, table.sizes, told, categories, separator)
-        found["counting"] = judge_counting(table, told, progress)
+        counting = judge_counting(table, told, progress)
+        found |= {"counting": counting} if counting["users"] else {}
     if categories is not None:
         found["categories"] = purity(table.codes, table.sizes, categories, seed)
     if embeddings is not None:

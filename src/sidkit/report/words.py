@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["LOOK_FOR", "TITLES"]
+__all__ = ["COUNTING", "LOOK_FOR", "TITLES"]
+
+COUNTING = {
+    "popular": "items: the most popular",
+    "followed": "items: what followed the last one",
+    "by_first_token": "SIDs: by the last item's first token",
+}
 
 TITLES = {
     "utilisation": "Are all codes in use?",

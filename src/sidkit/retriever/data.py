@@ -63,9 +63,7 @@ def examples(sequences: Sequences, split: Split, history: int = 20) -> Examples:
         within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
         position = first[which] + 1 + within
     else:
-        back = {"valid": 2, "test": 1}[split]
-        which = np.flatnonzero(stop - first > back)
-        position = stop[which] - back
+        which, position = sequences.held_out({"valid": 2, "test": 1}[split])
     return Examples(position, np.minimum(position - first[which], history))
 
 

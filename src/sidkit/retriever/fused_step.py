@@ -48,22 +48,25 @@ def gather_examples(
 class Embed(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, table: Tensor, tokens: Tensor, share: float, seed: Any, place: int) -> Any:
-        (R, words, d), n = table.shape, tokens.shape[1]
-        x, ctx.drop, ctx.words = torch.empty(R, n, d, device=table.device), (share, place), words
+        ctx.drop, ctx.words = (share, place), table.shape[1]
         ctx.save_for_backward(tokens, seed)
-        kernels.embed[triton.cdiv(n, ROWS), R](
-            table, tokens, x, seed, n, words, place, *drops(share), D=d, BM=ROWS, DROP=share > 0
-        )
-        return x
+        x = torch.empty(*tokens.shape, table.shape[2], device=table.device)
+        return _embed(table, tokens, x, (share, seed, place), gradient=False)[1]
 
     @staticmethod
     def backward(ctx: Any, dx: Tensor) -> Any:
-        (tokens, seed), (share, place), (R, n, d) = ctx.saved_tensors, ctx.drop, dx.shape
-        dtable = torch.zeros(R, ctx.words, d, device=dx.device)
-        kernels.grad_embed[triton.cdiv(n, ROWS), R](
-            dx.contiguous(), tokens, dtable, seed, n, ctx.words, place, *drops(share), D=d, BM=ROWS, DROP=share > 0
-        )
-        return dtable, *[None] * 4
+        (tokens, seed), (share, place) = ctx.saved_tensors, ctx.drop
+        dtable = torch.zeros(len(dx), ctx.words, dx.shape[2], device=dx.device)
+        return _embed(dtable, tokens, dx.contiguous(), (share, seed, place), gradient=True)[0], *[None] * 4
+
+
+def _embed(table: Tensor, tokens: Tensor, x: Tensor, drop: Drop, gradient: bool) -> tuple[Tensor, Tensor]:
+    (R, n, d), (share, seed, place) = x.shape, drop
+    kernels.embed[triton.cdiv(n, ROWS), R](
+        table, tokens, x, seed, n, table.shape[1], place, *drops(share),
+        D=d, BM=ROWS, DROP=share > 0, GRADIENT=gradient,
+    )  # fmt: skip
+    return table, x
 
 
 class NormDrop(torch.autograd.Function):  # type: ignore[misc]

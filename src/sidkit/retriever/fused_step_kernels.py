@@ -13,7 +13,6 @@ __all__ = [
     "adam",
     "embed",
     "entropy",
-    "grad_embed",
     "grad_entropy",
     "grad_norm_drop",
     "histories",
@@ -63,28 +62,22 @@ def targets(
 
 @triton.jit(do_not_specialize=["place", "least"])
 def embed(
-    table_, token_, x_, seed_, n, words, place, least, gain, D: tl.constexpr, BM: tl.constexpr, DROP: tl.constexpr
-):
+    table_, token_, x_, seed_, n, words, place, least, gain,
+    D: tl.constexpr, BM: tl.constexpr, DROP: tl.constexpr, GRADIENT: tl.constexpr,
+):  # fmt: skip
+    """Rows of the table to x; as a gradient, rows of x added to the table."""
     run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
-    at, inside = row[:, None] * D + d, row[:, None] < n
+    inside = row[:, None] < n
     token = run * words + tl.load(token_ + run * n + row, mask=row < n, other=0)
-    x = tl.load(table_ + token[:, None] * D + d, mask=inside, other=0.0)
+    table_ += token[:, None] * D + d
+    x_ += run * n * D + row[:, None] * D + d
+    x = tl.load(x_ if GRADIENT else table_, mask=inside, other=0.0)
     if DROP:
         x *= tl.where(kept(seed_, run, place, row, least, D), gain, 0.0)
-    tl.store(x_ + run * n * D + at, x, mask=inside)
-
-
-@triton.jit(do_not_specialize=["place", "least"])
-def grad_embed(
-    dx_, token_, dtable_, seed_, n, words, place, least, gain, D: tl.constexpr, BM: tl.constexpr, DROP: tl.constexpr
-):
-    run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
-    at, inside = row[:, None] * D + d, row[:, None] < n
-    token = run * words + tl.load(token_ + run * n + row, mask=row < n, other=0)
-    dx = tl.load(dx_ + run * n * D + at, mask=inside, other=0.0)
-    if DROP:
-        dx *= tl.where(kept(seed_, run, place, row, least, D), gain, 0.0)
-    tl.atomic_add(dtable_ + token[:, None] * D + d, dx, mask=inside, sem="relaxed")
+    if GRADIENT:
+        tl.atomic_add(table_, x, mask=inside, sem="relaxed")
+    else:
+        tl.store(x_, x, mask=inside)
 
 
 @triton.jit(do_not_specialize=["place", "least"])
