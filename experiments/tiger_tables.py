@@ -152,6 +152,22 @@ def beside(lines: list[dict]) -> str:
     return "\n".join([*text, "", "¹ one seed"])
 
 
+def paired(lines: list[dict]) -> str:
+    """Tokenizers against a baseline over all pairs of equal (dataset, seed), by three readings of the same lists."""
+    done, text = {line["tokenizer"] for line in lines}, []
+    ablations = ("without-global", "without-soft", "without-projection")
+    compared = [("prq-kmeans", "rq-kmeans"), ("rq-vae", "rq-kmeans")]
+    compared += [(name, "prq-kmeans") for name in (*ablations, "rq-vae", *BEYOND)]
+    for name, baseline in compared:
+        if name in done:
+            cells = [
+                overall(lines, name, baseline, f"{reading}_ndcg@20") for reading in ("item", "expected", "corrected")
+            ]
+            text.append(f"| {name} | {baseline} | {' | '.join(cells)} |")
+    heads = "| tokenizer | against | NDCG@20 | its expectation | corrected NDCG@20 |"
+    return "\n".join([heads, "|---|---|---:|---:|---:|", *text])
+
+
 def counting(found: dict) -> str:
     """What needs no model: counts of items, of what followed the last one, and of what is taken together."""
     datasets = [dataset for dataset in DATASETS if dataset in found]
@@ -202,6 +218,7 @@ def section(done: list[dict], cut: list[dict], exact: list[dict], simple: dict) 
     if simple:
         parts.insert(1, f"### Without a model\n\n{counting(simple)}")
     parts.insert(1, f"### NDCG@20 against RQ-KMeans in per cent, in the paper and here\n\n{beside(done)}")
+    parts.insert(2, f"### Pairs of equal data and seed\n\n{paired(done)}")
     for lines, warning in ((done, ""), (cut, ", cut short: not to be read as results")):
         for heading, baseline, names in (PAPER, OURS):
             for dataset in DATASETS:
@@ -225,13 +242,10 @@ def draw(done: list[dict], folder: Path) -> None:
     datasets = [dataset for dataset in DATASETS if any(line["dataset"] == dataset for line in done)]
     if not datasets:
         return
-    settings = {1: "without-soft", 2: "prq-kmeans", 5: "prq-k5", 10: "prq-k10"}
-    betas = {10: "prq-beta10", 15: "prq-kmeans", 20: "prq-beta20", 25: "prq-beta25"}
     size = {"figsize": (4 * len(datasets), 3.2), "squeeze": False, "layout": "constrained"}
     curves, panels = plt.subplots(1, len(datasets), **size)
     main, dots = plt.subplots(1, len(datasets), **size | {"figsize": (4 * len(datasets), 4)}, sharey=True)
     shown = [name for name in (*TOKENIZERS, *BEYOND) if any(name == line["tokenizer"] for line in done)]
-    sensitivity, pairs = plt.subplots(2, len(datasets), **size | {"figsize": (4 * len(datasets), 6)})
     for place, dataset in enumerate(datasets):
         rows = by_row(done, dataset)
         for name, runs in by_row(done, dataset, shown).items():
@@ -249,18 +263,34 @@ def draw(done: list[dict], folder: Path) -> None:
                     panels[0][place].plot([value for _, value in run["curve"]], color=colour, label=label, lw=1)
         panels[0][place].set(title=dataset, xlabel="epoch", ylabel="validation NDCG@20")
         panels[0][place].legend(fontsize=7)
-        for axis, (word, series) in zip(pairs[:, place], (("top-k", settings), ("beta", betas)), strict=True):
-            runs = {x: rows[name].values() for x, name in series.items() if name in rows}
+    dots[0][0].invert_yaxis()
+    folder.mkdir(parents=True, exist_ok=True)
+    main.savefig(folder / "tiger-main.svg", metadata={"Date": None})
+    curves.savefig(folder / "tiger-curves.svg", metadata={"Date": None})
+    sensitivity(done).savefig(folder / "tiger-sensitivity.svg", metadata={"Date": None})
+
+
+def sensitivity(done: list[dict]):
+    """By k and by beta, on every dataset where either was varied: runs in grey, their means joined."""
+    import matplotlib.pyplot as plt
+
+    settings = {1: "without-soft", 2: "prq-kmeans", 5: "prq-k5", 10: "prq-k10"}
+    betas = {10: "prq-beta10", 15: "prq-kmeans", 20: "prq-beta20", 25: "prq-beta25"}
+    varied = {*settings.values(), *betas.values()} - set(MAIN)
+    rows = {dataset: by_row(done, dataset) for dataset in DATASETS}
+    datasets = [dataset for dataset in DATASETS if varied & rows[dataset].keys()]
+    figure, axes = plt.subplots(
+        2, max(1, len(datasets)), figsize=(4 * max(1, len(datasets)), 6), squeeze=False, layout="constrained"
+    )
+    for place, dataset in enumerate(datasets):
+        for axis, (word, series) in zip(axes[:, place], (("top-k", settings), ("beta", betas)), strict=True):
+            runs = {x: rows[dataset][name].values() for x, name in series.items() if name in rows[dataset]}
             found = {x: [run["test"]["item_ndcg@20"] for run in some] for x, some in runs.items()}
             axis.plot(list(found), [mean(values) for values in found.values()], "o-")
             for x, values in found.items():
                 axis.plot([x] * len(values), values, ".", color="grey", ms=4)
             axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20")
-    dots[0][0].invert_yaxis()
-    folder.mkdir(parents=True, exist_ok=True)
-    main.savefig(folder / "tiger-main.svg", metadata={"Date": None})
-    curves.savefig(folder / "tiger-curves.svg", metadata={"Date": None})
-    sensitivity.savefig(folder / "tiger-sensitivity.svg", metadata={"Date": None})
+    return figure
 
 
 def main() -> None:

@@ -33,9 +33,9 @@ TILES: dict[str, dict[str, int]] = {  # as measured on an H200 with the paper's 
     "norm_matmul": {"BM": 64, "BN": 64, "num_warps": 4, "num_stages": 3},
     "matmul_add": {"BM": 64, "BK": 64, "num_warps": 4, "num_stages": 4},
     "grad_hidden": {"BM": 64, "BN": 64, "num_warps": 4, "num_stages": 3},
-    "grad_norm": {"BM": 64, "BK": 64, "num_warps": 4, "num_stages": 4},
+    "grad_norm": {"BM": 64, "BK": 64, "num_warps": 4, "num_stages": 3, "maxnreg": 168},
     "attend": {"num_warps": 4, "num_stages": 1},
-    "grad_attend": {"ROWS": 4, "num_warps": 4, "num_stages": 3},
+    "grad_attend": {"ROWS": 4, "num_warps": 4, "num_stages": 2, "maxnreg": 168},
 }
 
 
