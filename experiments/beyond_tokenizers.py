@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from tiger_codes import sequences_of
 
+from sidkit.blend import blend, co_occurrence
 from sidkit.cluster import Balanced, KMeans, PerParent
 from sidkit.cluster.kmeans import Centroids
 from sidkit.geometry import unit
@@ -102,33 +104,6 @@ def _beam(x: np.ndarray, books: list[np.ndarray], grams: list[list[np.ndarray]],
     return codes[:, 0]
 
 
-def joined(X: np.ndarray, sequences: Path, weight: float, d: int = 128, window: int = 5) -> np.ndarray:
-    """Text embeddings (n, d), each with `weight` times a co-occurrence vector beside it, both of length one.
-
-    Co-occurrence is positive PMI of items at most `window` apart, symmetric, cut to d singular vectors, each scaled by
-    the root of its value. The last two items of every sequence, which validation and test ask for, are not looked at;
-    items that appear nowhere else have zeros.
-    """
-    import pyarrow.parquet as pq
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.linalg import svds
-
-    pairs = []
-    for items in pq.read_table(sequences).column("items").to_pylist():
-        seen = np.array(items[:-2], np.int64)
-        pairs += [np.stack([seen[:-gap], seen[gap:]]) for gap in range(1, min(window, len(seen) - 1) + 1)]
-    a, b = np.concatenate(pairs, 1)
-    n = len(X)
-    counts = coo_matrix((np.ones(2 * len(a)), (np.r_[a, b], np.r_[b, a])), (n, n)).tocsr()
-    counts.setdiag(0)
-    counts.eliminate_zeros()
-    mass, pmi = np.asarray(counts.sum(axis=1))[:, 0] ** 0.75, counts.tocoo()
-    pmi.data = np.maximum(np.log(pmi.data * mass.sum() ** 2 / (counts.sum() * mass[pmi.row] * mass[pmi.col])), 0.0)
-    vectors, values, _ = svds(pmi.tocsr(), k=d, v0=np.ones(n), solver="arpack")
-    together = unit(vectors * np.sqrt(values))
-    return np.concatenate([unit(X), weight * together], 1).astype(np.float32)
-
-
 def fitted_to(X: np.ndarray, name: str, sizes: Sequence[int], seed: int, way: str, last: str, options: dict):
     """The recipe of that name; of prq-kmeans all levels, or the last, in another way."""
     plain = recipe(name, sizes=sizes, **options)
@@ -161,7 +136,7 @@ def beyond_codes(
 ) -> np.ndarray:
     """Codes of a recipe with: another way to fit its levels, or its last one; beam search of this width; items spread
     over the last level's codes; co-occurrence joined with this weight; further options of the recipe."""
-    X = joined(X, folder / "sequences.parquet", together) if together else X
+    X = blend(X, co_occurrence(sequences_of(folder).training(), len(X)), together) if together else X
     fitted = fitted_to(X, name, sizes, seed, way, last, options)
     codes = beam_codes(fitted, X, beam) if beam else fitted.fit_codes
     return spread_out(fitted, X, codes) if spread else codes

@@ -9,7 +9,7 @@ class Progress(Protocol):
     """What a fit or an encode tells while it runs."""
 
     def start(self, label: str, rows: int) -> None:
-        """A piece of work over so many rows begins."""
+        """A piece of work over so many rows begins; 0: nobody knows how many."""
 
     def advance(self, rows: int) -> None:
         """So many more rows are done."""

@@ -64,7 +64,7 @@ class Terminal:
         self._bars.stop()
 
     def start(self, label: str, rows: int) -> None:
-        self._task = self._bars.add_task(label, total=rows, note="", place="")
+        self._task = self._bars.add_task(label, total=rows or None, note="", place="")
 
     def advance(self, rows: int) -> None:
         if self._task is not None:

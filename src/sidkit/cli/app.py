@@ -21,6 +21,7 @@ app = typer.Typer(
 COMMANDS = {  # as `sidkit --help` lists them; their own help starts with an example
     "demo": "Everything once, on a shop that is made up",
     "embed": "Embeddings of texts",
+    "blend": "Embeddings with what people do beside them",
     "advise": "Which codebook sizes to take",
     "fit": "A tokenizer from embeddings",
     "encode": "Semantic IDs of embeddings, by a fitted tokenizer",

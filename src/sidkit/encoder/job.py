@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..checkpoint import Checkpoint
+from ..embeddings.written import write_vectors
 from ..errors import InputError
-from ..files import replace_file
 from ..progress import Progress
 from .base import Encoder
 from .choose import choose
@@ -63,7 +61,7 @@ def embed_file(
         if parts.load(f"part-{number}") is None:
             parts.save(f"part-{number}", {"rows": encoder.embed(some.to_pylist(), query)}, {})
         progress.advance(len(some))
-    empty = _write(output, ids, (_rows(parts, number) for number in range(len(starts))), encoder.d)
+    empty = write_vectors(output, ids, (_rows(parts, number) for number in range(len(starts))), encoder.d)
     encoder.save(beside(output))
     return {"items": len(ids), "d": encoder.d, "encoder": encoder.kind, "without_text": empty}
 
@@ -85,22 +83,6 @@ def _rows(parts: Checkpoint, number: int) -> NDArray[np.float32]:
     if state is None:
         raise InputError(f"{parts.folder} lost part {number} while it was in use")
     return np.asarray(state[0]["rows"], np.float32)
-
-
-def _write(output: Path, ids: Any, parts: Iterator[NDArray[np.float32]], d: int) -> int:
-    """How many rows are zero, for want of text."""
-    empty = start = 0
-    schema = pa.schema({"item_id": ids.type, "embedding": pa.list_(pa.float32(), d)})
-    with (
-        replace_file(output) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="none", use_dictionary=False) as file,
-    ):
-        for rows in parts:
-            empty += int((~rows.any(axis=1)).sum())
-            vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), d)
-            file.write_table(pa.table([ids[start : start + len(rows)], vectors], schema=schema))
-            start += len(rows)
-    return empty
 
 
 def _identity(ids: Any, texts: Any, choice: list[Any]) -> str:

@@ -1,0 +1,90 @@
+"""How co-occurrence goes beside the text: window, dimensions and weight, and texts smoothed over neighbours instead.
+
+    python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json
+    python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json --tables
+
+Every setting is fitted by PRQ-KMeans (256-256-256, seed 0) and its items are spread; it is judged by counted NDCG@20 from
+steps into the items of validation (docs/judging.md), on which nothing was counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tables import asked
+from tiger_codes import DATASETS, SIZES, embeddings, sequences_of
+
+from sidkit import prq_kmeans
+from sidkit.blend import blend, co_occurrence
+from sidkit.geometry import unit
+from sidkit.report.counting import counted_by_token
+from sidkit.sequences import Sequences
+from sidkit.spread import spread
+
+PLAIN = {"weight": 1.0, "d": 128, "window": 5}
+VARIED = (
+    [{"weight": weight} for weight in (0.5, 0.7, 2.0, 10.0)]
+    + [{"d": d} for d in (64, 256)]
+    + [{"window": window} for window in (1, 2, 10)]
+)
+
+
+def rows_of(X: np.ndarray, seen: Sequences) -> Iterator[tuple[str, np.ndarray]]:
+    """Every setting by name, and what is tokenized."""
+    beside = co_occurrence(seen, len(X))
+    yield "text alone", X
+    yield "weight 1, 128 dimensions, window 5", blend(X, beside)
+    for change in VARIED:
+        weight, d, window = (PLAIN | change).values()
+        other = beside if "weight" in change else co_occurrence(seen, len(X), d, window)
+        ((name, value),) = change.items()
+        yield f"{'dimensions' if name == 'd' else name} {value:g}", blend(X, other, weight)
+    smooth = unit(X + unit(near(seen, X)))
+    yield "text smoothed", smooth
+    yield "text smoothed, and weight 1", blend(smooth, beside)
+
+
+def near(seen: Sequences, X: np.ndarray) -> np.ndarray:
+    """The sum of the texts that stand at most five steps from each item, with every time they do."""
+    out, which = np.zeros_like(X), np.repeat(np.arange(len(seen)), np.diff(seen.starts))
+    for gap in range(1, 6):
+        inside = which[gap:] == which[:-gap]
+        a, b = seen.rows[:-gap][inside], seen.rows[gap:][inside]
+        np.add.at(out, a, X[b])
+        np.add.at(out, b, X[a])
+    return out
+
+
+def work(data: Path) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for dataset in DATASETS:
+        X, sequences = embeddings(data / dataset), sequences_of(data / dataset)
+        found[dataset] = {}
+        for name, rows in rows_of(X, sequences.training()):
+            fitted = prq_kmeans(SIZES).fit(rows, seed=0)
+            codes = spread(fitted, rows, fitted.fit_codes)
+            found[dataset][name] = counted_by_token(codes, SIZES, sequences)["ndcg@20"]
+            print(f"{dataset} {name}: {found[dataset][name]:.4f}", flush=True)
+    return found
+
+
+def tables(found: dict[str, dict[str, float]]) -> str:
+    text = [f"| what is tokenized | {' | '.join(found)} |", "|---|" + "---:|" * len(found)]
+    for name in next(iter(found.values())):
+        text.append(f"| {name} | {' | '.join(f'{100 * own[name]:.2f}' for own in found.values())} |")
+    return "\n".join(text)
+
+
+def main() -> None:
+    options = asked(__doc__, "data")
+    if not options.tables:
+        command = "python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json"
+        options.output.write_text(json.dumps({"command": command, "datasets": work(options.data)}, indent=1) + "\n")
+    print(tables(json.loads(options.output.read_text())["datasets"]))
+
+
+if __name__ == "__main__":
+    main()

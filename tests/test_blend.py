@@ -1,0 +1,183 @@
+"""Co-occurrence vectors beside embeddings: the formula, the files, and what they are for."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sidkit
+from conftest import planted
+from sidkit.blend import blend, co_occurrence
+from sidkit.embeddings import open_embeddings
+from sidkit.errors import InputError, SpecError
+from sidkit.report.counting import counted_by_token
+from sidkit.sequences import Sequences
+
+
+def slow(lists, items, d, window):
+    """The vectors' products, written out: PMI pair by pair, all singular vectors, the first d of them."""
+    counts = np.zeros((items, items))
+    for one in lists:
+        for i, a in enumerate(one):
+            for j, b in enumerate(one):
+                if 0 < abs(i - j) <= window and a != b and a >= 0 and b >= 0:
+                    counts[a, b] += 1
+    share = counts.sum(1) ** 0.75 / (counts.sum(1) ** 0.75).sum()
+    pmi = np.zeros_like(counts)
+    for a, b in np.argwhere(counts):
+        pmi[a, b] = max(0.0, np.log(counts[a, b] / counts.sum() / (share[a] * share[b])))
+    u, s, _ = np.linalg.svd(pmi)
+    rows = u[:, :d] * np.sqrt(s[:d])
+    rows[counts.sum(1) == 0] = 0
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
+    return rows @ rows.T
+
+
+@pytest.mark.parametrize("window", [1, 3, 9])
+def test_the_vectors_are_those_of_the_formula(rng, window):
+    lists = [rng.integers(-1, 28, rng.integers(0, 9)).tolist() for _ in range(60)]  # 28, 29: nowhere; -1: unknown
+    found = co_occurrence(Sequences.of(lists), 30, 7, window)
+    assert found.shape == (30, 7)
+    np.testing.assert_allclose(found @ found.T, slow(lists, 30, 7, window), atol=1e-5)
+    assert not found[28:].any()
+
+
+def test_fewer_directions_than_dimensions_leave_no_noise(rng):
+    found = co_occurrence(Sequences.of([[0, 1], [2, 3]]), 40, 10)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1)[:4], 1, atol=1e-6)
+    assert not found[4:].any()
+    np.testing.assert_allclose(found[0] @ found[2], 0, atol=1e-6)
+
+
+def test_both_parts_have_their_length(rng):
+    X, beside = rng.normal(size=(5, 4)), np.eye(5, 3, dtype=np.float32)
+    found = blend(X, beside, 0.5)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(found[:, :4], axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(found[:, 4:], 0.5 * beside)
+
+
+def test_what_cannot_be_is_refused():
+    together = Sequences.of([[0, 1, 2]])
+    with pytest.raises(SpecError, match="1 to 2 dimensions, not 3"):
+        co_occurrence(together, 3, 3)
+    with pytest.raises(SpecError, match="window"):
+        co_occurrence(together, 3, 1, window=0)
+    with pytest.raises(InputError, match="no two items stand together"):
+        co_occurrence(Sequences.of([[0], [1], [1, 1]]), 3, 1)
+    for weight in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(SpecError, match="weight"):
+            blend(np.ones((2, 2)), np.ones((2, 1)), weight)
+    with pytest.raises(InputError, match="2 embeddings and 3 vectors"):
+        blend(np.ones((2, 2)), np.ones((3, 1)))
+
+
+def test_sids_of_blended_rows_find_more_of_what_comes_next(rng):
+    """Texts that say one thing, people who do another: SIDs of both are worth more than SIDs of the texts."""
+    X, _ = planted(rng, clusters=12, each=30)
+    habit = rng.permutation(len(X)) % 12  # what is taken together, whatever the texts say
+    groups = [np.flatnonzero(habit == which) for which in range(12)]
+    sequences = Sequences.of([rng.choice(groups[i % 12], 8, replace=False) for i in range(600)])
+    beside = co_occurrence(sequences.training(), len(X), 16)
+    found = {}
+    for name, rows in {"text": X.astype(np.float32), "both": blend(X, beside)}.items():
+        fitted = sidkit.prq_kmeans((16, 16, 16)).fit(rows, seed=0)
+        found[name] = counted_by_token(fitted.fit_codes, fitted.sizes, sequences)["ndcg@20"]
+    assert found["both"] > 1.5 * found["text"]
+
+
+def run(folder, *arguments):
+    command = [sys.executable, "-m", "sidkit", "blend", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def write_items(path, rng, ids, d=6):
+    rows = rng.normal(size=(len(ids), d)).astype(np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), d)
+    pq.write_table(pa.table({"item_id": ids, "embedding": vectors}), path)
+    return rows
+
+
+@pytest.fixture
+def shop(tmp_path, rng):
+    """50 items, of which the last is never seen, and visitors who took six of them and a stranger."""
+    ids = [f"P{i}" for i in range(50)]
+    write_items(tmp_path / "items.parquet", rng, ids)
+    lists = [[*rng.choice(ids[:-1], 6, replace=False), "X"] for _ in range(80)]
+    pq.write_table(pa.table({"user": list(range(80)), "items": lists}), tmp_path / "sequences.parquet")
+    return tmp_path
+
+
+def rows_of(path):
+    source = open_embeddings(path)
+    return source.ids.to_pylist(), source.take(np.arange(source.shape[0]))
+
+
+BLEND = ("items.parquet", "--sequences", "sequences.parquet", "--dimensions", "8")
+
+
+def test_the_command_writes_what_fit_reads(shop):
+    done = run(shop, *BLEND, "-o", "b.parquet", "--weight", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["items"], told["d"], told["beside"], told["alone"], told["items_unknown"]) == (50, 6, 8, 1, 1)
+    ids, rows = rows_of(shop / "b.parquet")
+    assert ids == [f"P{i}" for i in range(50)]
+    np.testing.assert_allclose(np.linalg.norm(rows[:, 6:], axis=1), [2] * 49 + [0], atol=1e-5)
+    text = rows_of(shop / "items.parquet")[1]
+    np.testing.assert_allclose(rows[:, :6], text / np.linalg.norm(text, axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_what_is_held_out_is_not_looked_at(shop, rng):
+    run(shop, *BLEND, "-o", "a.parquet")
+    table = pq.read_table(shop / "sequences.parquet")
+    other = [[*one[:-2], "P0", "P1"] for one in table.column("items").to_pylist()]
+    pq.write_table(pa.table({"user": list(range(80)), "items": other}), shop / "sequences.parquet")
+    run(shop, *BLEND, "-o", "b.parquet")
+    assert run(shop, *BLEND, "-o", "c.parquet", "--everything").returncode == 0
+    a, b, c = (rows_of(shop / f"{name}.parquet")[1] for name in "abc")
+    np.testing.assert_array_equal(a, b)
+    assert np.abs(a - c).max() > 0.1
+
+
+def test_later_items_get_their_place_in_an_earlier_blend(shop, rng):
+    run(shop, *BLEND, "-o", "b.parquet")
+    write_items(shop / "new.parquet", rng, ["N1", "P3", "N2"])
+    done = run(shop, "new.parquet", "--like", "b.parquet", "-o", "more.parquet")
+    assert done.returncode == 0, done.stderr
+    assert "2 items are taken with no other" in done.stderr
+    before, more = rows_of(shop / "b.parquet")[1], rows_of(shop / "more.parquet")[1]
+    np.testing.assert_array_equal(more[1, 6:], before[3, 6:])
+    assert not more[[0, 2], 6:].any()
+    again = run(shop, "new.parquet", "--like", "more.parquet", "-o", "again.parquet")  # a chain of them
+    assert again.returncode == 0, again.stderr
+    np.testing.assert_array_equal(rows_of(shop / "again.parquet")[1], more)
+
+
+def test_the_command_refuses_before_any_work(shop, rng):
+    write_items(shop / "wide.parquet", rng, ["N1"], d=7)
+    rows = np.ones((2, 6), np.float32)
+    rows[1, 2] = np.nan
+    bad = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 6)
+    pq.write_table(pa.table({"item_id": ["P0", "P1"], "embedding": bad}), shop / "bad.parquet")
+    assert run(shop, *BLEND, "-o", "b.parquet").returncode == 0
+    for arguments, said in (
+        (("items.parquet",), "give --sequences, or --like"),
+        ((*BLEND, "--like", "b.parquet"), "give --sequences, or --like"),
+        ((*BLEND, "--weight", "0"), "weight"),
+        ((*BLEND[:-1], "50"), "1 to 49 dimensions"),
+        (("items.parquet", "--like", "items.parquet"), "was not written by `sidkit blend`"),
+        (("items.parquet", "--like", "none.parquet"), "none.parquet"),
+        (("wide.parquet", "--like", "b.parquet"), "7 dimensions"),
+        (("bad.parquet", "--like", "b.parquet"), "NaN"),
+    ):
+        done = run(shop, *arguments, "-o", "out.parquet")
+        assert (done.returncode, done.stdout) == (1, ""), arguments
+        assert done.stderr.startswith("error:"), done.stderr
+        assert said in done.stderr
+        assert not (shop / "out.parquet").exists()
