@@ -3,8 +3,8 @@
     python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json
     python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json --tables
 
-Every setting is fitted by PRQ-KMeans (256-256-256, seed 0) and its items are spread; it is judged by counted NDCG@20 from
-steps into the items of validation (docs/judging.md), on which nothing was counted.
+Every setting is fitted by PRQ-KMeans (256-256-256, seed 0), its items are spread, and it is judged by counted NDCG@20
+of steps into the items of validation (docs/judging.md), which nothing was counted on.
 """
 
 from __future__ import annotations
