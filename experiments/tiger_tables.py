@@ -61,27 +61,26 @@ def by_row(lines: list[dict], dataset: str, names: Sequence[str] = tuple(TOKENIZ
 
 
 def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str:
-    """The mean paired difference to the baseline over shared seeds, and the p-value of a paired t-test."""
+    """The mean paired difference to the baseline over shared seeds, and p of a t-test on paired logarithms."""
     seeds = sorted(runs.keys() & baseline.keys())
     if runs is baseline or not seeds:
         return ""
-    gaps = [runs[seed]["test"][field] - baseline[seed]["test"][field] for seed in seeds]
-    if len(gaps) < 2:
-        return f"{mean(gaps):+.4f}"
+    pairs = [(runs[seed]["test"][field], baseline[seed]["test"][field]) for seed in seeds]
+    gap = f"{mean(ours - theirs for ours, theirs in pairs):+.4f}"
+    return gap if len(pairs) < 2 else f"{gap} ({chance([log(ours / theirs) for ours, theirs in pairs])})"
+
+
+def chance(ratios: list[float]) -> str:
+    """How likely such logarithms of ratios are where there is no difference, by a t-test."""
     from scipy.stats import ttest_1samp
 
-    return f"{mean(gaps):+.4f} ({chance(ttest_1samp(gaps, 0.0).pvalue)})"
-
-
-def chance(p: float) -> str:
+    p = ttest_1samp(ratios, 0.0).pvalue
     return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
 
 
 def overall(lines: list[dict], name: str, baseline: str, field: str) -> str:
-    """The relative difference to the baseline over all shared (dataset, seed) pairs, and the p-value of a paired t-test
-    on the logarithms of the figures."""
-    from scipy.stats import ttest_1samp
-
+    """The geometric mean of the ratio to the baseline over all shared (dataset, seed) pairs, less one, and the p-value
+    of a paired t-test on logarithms."""
     ratios = []
     for dataset in DATASETS:
         rows = by_row(lines, dataset, (name, baseline))
@@ -89,7 +88,7 @@ def overall(lines: list[dict], name: str, baseline: str, field: str) -> str:
             ratios.append(log(rows[name][seed]["test"][field] / rows[baseline][seed]["test"][field]))
     if name == baseline or not ratios:
         return ""
-    test = f"{chance(ttest_1samp(ratios, 0.0).pvalue)}, " if len(ratios) > 1 else ""
+    test = f"{chance(ratios)}, " if len(ratios) > 1 else ""
     return f"{exp(mean(ratios)) - 1:+.1%} ({test}{len(ratios)} {'pair' if len(ratios) == 1 else 'pairs'})"
 
 
