@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sidkit.files import replace_file
 from sidkit.sequences import Sequences, read_sequences
 
 DATASETS = ("lastfm", "toys", "sports", "clothing")
@@ -121,7 +122,8 @@ def make(data: Path, output: Path, dataset: str, name: str, seed: int) -> None:
         shutil.copyfile(data / dataset / "sequences.parquet", place.parent / "sequences.parquet")
     start = time.perf_counter()
     codes = codes_of(data / dataset, name, seed)
-    np.save(place, codes.astype(np.uint8))
+    with replace_file(place) as temporary, temporary.open("wb") as file:
+        np.save(file, codes.astype(np.uint8))
     print(json.dumps({"made": str(place), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
 
 

@@ -47,6 +47,26 @@ def test_the_vectors_are_those_of_the_formula(rng, window):
     assert not found[28:].any()
 
 
+def test_what_the_dimensions_do_not_reach_is_zero_and_not_noise(rng):
+    """Many strong groups take all the dimensions; the pairs beside them are no group of their own for that."""
+    groups = [[10 * g + i for i in rng.permutation(10)] for g in range(20) for _ in range(9)]
+    found = co_occurrence(Sequences.of([*groups, *([200 + 2 * i, 201 + 2 * i] for i in range(5))]), 210, 8, window=9)
+    lengths = np.linalg.norm(found.astype(np.float64), axis=1)
+    assert ((lengths == 0) | (np.abs(lengths - 1) < 1e-6)).all()
+    together = found @ found.T
+    assert np.abs(together[200:, :200]).max() < 1e-3
+    assert all(abs(together[200 + 2 * i, 202 + 2 * i]) < 0.99 for i in range(4))
+
+
+@pytest.mark.parametrize("ring", [1, 2, 50])
+def test_the_same_sequences_give_the_same_bits(ring):
+    """Also where ARPACK has to start anew: every item has as many neighbours as every other."""
+    lists = [[i * (ring + 1) + j for j in range(ring + 1)] for i in range(100)] if ring < 50 else []
+    lists += [[i, (i + 1) % 200] for i in range(200)] if ring == 50 else []
+    first, second = (co_occurrence(Sequences.of(lists), 300, 16) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
 def test_fewer_directions_than_dimensions_leave_no_noise(rng):
     found = co_occurrence(Sequences.of([[0, 1], [2, 3]]), 40, 10)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1)[:4], 1, atol=1e-6)
@@ -136,13 +156,25 @@ def test_the_command_writes_what_fit_reads(shop):
 def test_what_is_held_out_is_not_looked_at(shop, rng):
     run(shop, *BLEND, "-o", "a.parquet")
     table = pq.read_table(shop / "sequences.parquet")
-    other = [[*one[:-2], "P0", "P1"] for one in table.column("items").to_pylist()]
+    other = [[*one[:-3], "P0", "P1", "X"] for one in table.column("items").to_pylist()]
     pq.write_table(pa.table({"user": list(range(80)), "items": other}), shop / "sequences.parquet")
     run(shop, *BLEND, "-o", "b.parquet")
     assert run(shop, *BLEND, "-o", "c.parquet", "--everything").returncode == 0
     a, b, c = (rows_of(shop / f"{name}.parquet")[1] for name in "abc")
     np.testing.assert_array_equal(a, b)
     assert np.abs(a - c).max() > 0.1
+
+
+def test_what_judge_asks_for_is_not_looked_at_behind_unknown_items(tmp_path, rng):
+    """judge leaves out unknown items, then holds out the last two; so does blend."""
+    ids = [f"P{i}" for i in range(30)]
+    write_items(tmp_path / "items.parquet", rng, ids)
+    start = [rng.choice(ids, 4, replace=False).tolist() for _ in range(60)]
+    for name, ending in (("a", ["P0", "P1"]), ("b", ["P2", "X", "P3", "X", "X"])):
+        pq.write_table(pa.table({"items": [[*one, *ending] for one in start]}), tmp_path / f"{name}.parquet")
+        done = run(tmp_path, "items.parquet", "--sequences", f"{name}.parquet", "--dimensions", 8, "-o", f"{name}.out")
+        assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(*(rows_of(tmp_path / f"{name}.out")[1] for name in "ab"))
 
 
 def test_later_items_get_their_place_in_an_earlier_blend(shop, rng):
@@ -173,6 +205,7 @@ def test_the_command_refuses_before_any_work(shop, rng):
         ((*BLEND[:-1], "50"), "1 to 49 dimensions"),
         (("items.parquet", "--like", "items.parquet"), "was not written by `sidkit blend`"),
         (("items.parquet", "--like", "none.parquet"), "none.parquet"),
+        (("items.parquet", "--like", "b.parquet", "--weight", "3"), "leave out --weight"),
         (("wide.parquet", "--like", "b.parquet"), "7 dimensions"),
         (("bad.parquet", "--like", "b.parquet"), "NaN"),
     ):

@@ -109,6 +109,14 @@ def test_by_token_few_beams_find_the_likeliest_and_chunks_change_nothing(monkeyp
     assert counted_by_token(codes, (4, 4, 4), walks, beams=64) == whole
 
 
+def test_what_no_beam_holds_is_no_hit_in_a_small_catalogue():
+    """Four items, one beam, which holds another SID than the target's."""
+    codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    sequences = Sequences.of([[0, 1, 0, 1, 0, 1, 2, 3]])
+    found = counted_by_token(codes, (2, 2), sequences, beams=1)
+    assert found["recall@20"] == 0
+
+
 def test_better_ids_count_for_more():
     """Items follow their neighbours on a ring: IDs that know it are better than shuffled ones, and crowded ones."""
     rng = np.random.default_rng(3)

@@ -381,6 +381,12 @@ class TestFigures:
         gains = [1 / math.log2(place + 1) for place in (4, 5, 4, 5, 3, 4)]
         assert sums["corrected_ndcg@5"] == pytest.approx(sum(gains) / 2)
 
+    def test_the_item_that_stands_for_a_sid_is_drawn_with_seed_42(self):
+        trie = Trie.of(SidTable(range(12), np.arange(12)[:, None] % 3, (3,)))
+        drawn = np.random.default_rng(42).integers([4, 4, 4])
+        assert representatives(trie).tolist() == [int(leaf + 3 * drawn[leaf]) for leaf in range(3)]
+        assert representatives(trie).tolist() == [0, 10, 8]
+
     def test_invalid_sequences_take_a_rank_if_so_asked(self):
         table = SidTable(list("ab"), [[0], [1]], (2,))
         lists, target = torch.tensor([[-1, 1]]), torch.tensor([1])
@@ -529,6 +535,39 @@ class TestTraining:
         assert resumed.facts["epochs"] == retriever.facts["epochs"]
         assert all(torch.equal(resumed.weights[name], value) for name, value in retriever.weights.items())
 
+    def test_the_weights_are_those_of_the_epoch_that_was_best_in_validation(self):
+        table, sequences = ring(users=60)
+        plan = Plan(Shape(1, 16, 16, 2, 8), epochs=8, batch=16, learning_rate=0.1, patience=3, beams=8)
+        (outcome,) = train_stack([Job("a", table, 0)], sequences, plan, "cpu")
+        valid, test = (
+            Evaluator(table, sequences, split, plan.history, "cpu")(outcome.weights, plan.shape, plan.beams).means()
+            for split in ("valid", "test")
+        )
+        assert outcome.best_epoch < outcome.epoch
+        assert outcome.best == pytest.approx(valid["item_ndcg@20"])
+        assert outcome.test.means() == pytest.approx(test)
+        assert valid["item_ndcg@20"] != pytest.approx(test["item_ndcg@20"], rel=1e-3)
+
+    def test_a_plateau_runs_out_of_patience(self):
+        outcome, plan = Outcome(Job("a", shop(), 0)), Plan(patience=2)
+        for epoch, value in enumerate((0.4, 0.5, 0.5, 0.5), start=1):
+            assert not outcome.is_over(plan)
+            outcome.epoch = epoch
+            outcome.consider(value, lambda epoch=epoch: {"of": epoch})
+        assert outcome.is_over(plan)
+        assert (outcome.best_epoch, outcome.weights) == (2, {"of": 2})
+
+    def test_dropout_is_for_training(self):
+        table, sequences = ring(users=30)
+        losses = {}
+        for dropout in (0.0, 0.5):
+            plan = Plan(Shape(1, 16, 16, 2, 8, dropout=dropout), epochs=1, batch=500, beams=4)
+            stack = Stack(sequences, Vocabulary(table.sizes), plan, 1, "cpu")
+            stack.place(0, peaked(new_weights(plan.shape, 13, 0)), table.codes)
+            list(stack.epoch([0], [0]))
+            losses[dropout] = stack.losses()[0]  # one batch: before any step
+        assert losses[0.0] != pytest.approx(losses[0.5], rel=1e-3)
+
     def test_early_stopping_keeps_the_best_epoch_and_frees_the_place(self):
         table, sequences = ring(users=30)
         plan = Plan(Shape(1, 8, 8, 1, 8), epochs=4, batch=64, learning_rate=1e-9, patience=2, beams=4)
@@ -598,6 +637,31 @@ class TestCommands:
         assert result.exit_code == 0, result.output
         assert "no model" not in result.stdout  # counting knows of no stock
 
+    def test_a_list_of_items_has_an_id_a_line_and_decoding_is_as_trained(self, tmp_path):
+        from typer.testing import CliRunner
+
+        from sidkit.cli import app
+
+        table, sequences = ring(users=20)
+        table = SidTable([f"p {i}" for i in range(32)], table.codes, table.sizes)
+        lists = [table.ids.take(part).to_pylist() for part in np.split(sequences.rows, sequences.starts[1:-1])]
+        pq.write_table(pa.table({"items": lists}), tmp_path / "sequences.parquet")
+        plan = Plan(Shape(1, 8, 8, 1, 8), epochs=1, batch=64, beams=6, constrained=False)
+        facts = train(table, sequences, tmp_path / "run", plan, "cpu").facts
+        assert facts["test"]["valid_share"] < 1
+
+        def evaluated(*more):
+            words = ["evaluate", tmp_path / "run", tmp_path / "sequences.parquet", "--device", "cpu", "--json", *more]
+            result = CliRunner().invoke(app, [str(word) for word in words])
+            assert result.exit_code == 0, result.output
+            return json.loads(result.stdout)["means"]
+
+        assert evaluated() == pytest.approx(facts["test"])
+        assert evaluated("--constrained")["valid_share"] == 1
+        assert evaluated("--invalid-consumes-rank")["item_mrr@20"] < facts["test"]["item_mrr@20"]
+        (tmp_path / "stock.txt").write_text("p 3\n\n  p 4 \n")
+        assert evaluated("--within", tmp_path / "stock.txt", "--constrained")["valid_share"] == 1  # two SIDs, six beams
+
 
 class TestErrors:
     def test_items_without_a_sid_are_counted(self, tmp_path):
@@ -624,11 +688,29 @@ class TestErrors:
                 trained[0].recommend(history)
 
     def test_plans_that_make_no_sense_are_refused(self):
-        for options in ({"epochs": 0}, {"learning_rate": 0.0}, {"precision": "int3"}):
+        for options in ({"epochs": 0}, {"learning_rate": 0.0}, {"precision": "int3"}, {"seed": -1}, {"seed": 1 << 63}):
             with pytest.raises(SpecError):
                 Plan(**options)
         with pytest.raises(SpecError, match="dropout"):
             Shape(dropout=1.0)
+
+    def test_numbers_that_make_no_sense_are_refused(self, trained):
+        retriever, _, sequences, _ = trained
+        with pytest.raises(SpecError, match="beams must be at least 1, not 0"):
+            retriever.evaluate(sequences, beams=0)
+        with pytest.raises(SpecError, match="beams must be at least 1, not -1"):
+            retriever.recommend(["p1"], beams=-1)
+        with pytest.raises(SpecError, match="k must be at least 1"):
+            retriever.recommend(["p1"], k=0)
+
+    def test_a_device_that_does_not_exist_is_named(self, tmp_path):
+        with pytest.raises(SpecError, match="no device 'gpu'"):
+            Retriever.load(tmp_path, "gpu")
+
+    def test_a_training_of_other_sizes_is_not_gone_on_with(self):
+        table, sequences = ring()
+        other = SidTable(table.ids, table.codes, (8, 8))
+        assert loop.identity(table, sequences, LEARNS) != loop.identity(other, sequences, LEARNS)
 
     def test_a_gpu_that_is_not_there_is_named(self, tmp_path):
         if torch.cuda.is_available():
@@ -640,10 +722,32 @@ class TestErrors:
 def test_evaluation_does_not_depend_on_how_users_are_batched(trained, monkeypatch):
     retriever, table, sequences, _ = trained
     whole = Evaluator(table, sequences, "test", 20, "cpu")(retriever.weights, LEARNS.shape, 10)
-    monkeypatch.setattr("sidkit.retriever.evaluate.CANDIDATES", 70)
+    monkeypatch.setattr("sidkit.retriever.evaluate.TOGETHER", 7 * 10 * 25)
     parts = Evaluator(table, sequences, "test", 20, "cpu")(retriever.weights, LEARNS.shape, 10)
     assert parts.count == whole.count == 120
     assert parts.sums == pytest.approx(whole.sums)
+
+
+def test_many_users_get_what_each_gets_alone(trained, monkeypatch):
+    retriever = trained[0]
+    histories = [[f"p{(start + i) % 32}" for i in range(1 + start % 5)] for start in range(9)]
+    whole = retriever.recommend_many(histories, k=4)
+    monkeypatch.setattr("sidkit.retriever.evaluate.TOGETHER", 2 * 10 * 13)  # two users at a time
+    parts = retriever.recommend_many(histories, k=4)
+    alone = [retriever.recommend(history, k=4) for history in histories]
+    for other in (parts, alone):
+        assert [[one[:2] for one in user] for user in other] == [[one[:2] for one in user] for user in whole]
+        np.testing.assert_allclose(
+            *([one.score for user in each for one in user] for each in (other, whole)), atol=1e-5
+        )
+
+
+def test_figures_do_not_depend_on_how_many_users_are_judged_at_once(monkeypatch):
+    sequences, weights = walks(users=25), peaked(new_weights(SMALL, 25, 0))
+    judge = Evaluator(shop(), sequences, "valid", 20, "cpu")
+    whole = judge(weights, SMALL, 10)
+    monkeypatch.setattr("sidkit.retriever.evaluate.JUDGED", 4)
+    assert judge(weights, SMALL, 10).sums == pytest.approx(whole.sums)
 
 
 def test_runs_judged_together_get_the_figures_they_get_alone():

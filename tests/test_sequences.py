@@ -58,10 +58,18 @@ def test_what_cannot_be_used_is_named(tmp_path):
         read_sequences(written(tmp_path, itemz=[["a"]]), IDS)
     with pytest.raises(InputError, match="no user column"):
         read_sequences(written(tmp_path, item_id=["a", "b"]), IDS)
+    with pytest.raises(InputError, match="1 rows have no 'time'"):
+        read_sequences(written(tmp_path, item_id=["a", "b"], user=["u", "u"], time=["2", None]), IDS)
     with pytest.raises(InputError, match="2 rows have no 'user'"):
         read_sequences(written(tmp_path, item_id=["a", "b", "c"], user=["u", None, None]), IDS)
     with pytest.raises(InputError, match=r"none of the 2 items .* first is 'x', the SIDs' first item 'a'"):
         read_sequences(written(tmp_path, items=[["x", "y"]]), IDS)
+
+
+def test_unknown_items_can_be_left_out():
+    found = Sequences.of([[-1, 3, -1, 2], [-1], [], [1, 4]])
+    assert lists(found.known()) == [[3, 2], [], [], [1, 4]]
+    assert lists(Sequences.of([[-1, 3, 5, -1, 2, 6, -1]]).known().training()) == [[3, 5]]
 
 
 def test_transitions_stay_inside_their_sequence():

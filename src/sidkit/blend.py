@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from inspect import signature
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from .sequences import Sequences
 __all__ = ["blend", "blend_file", "co_occurrence", "require_weight", "vectors_of"]
 
 POWER = 0.75
+FAINT = 1e-6  # of the longest vector: what is shorter says nothing
 KEY = b"sidkit.blend"
 PART = 1 << 15  # rows written at a time
 
@@ -43,7 +45,8 @@ Vectors = NDArray[np.float32]
 def co_occurrence(
     sequences: Sequences, items: int, d: int = 128, window: int = 5, progress: Progress | None = None
 ) -> Vectors:
-    """A vector for every one of so many items, (items, d): of length one, or zero where an item is taken with no other.
+    """A vector for every one of so many items, (items, d): of length one, or zero where an item is taken with no other,
+    or with so few that the d dimensions say nothing of them.
 
     Everything in the sequences is counted: give their `training()` part where the rest is for validation and test.
     """
@@ -57,8 +60,9 @@ def co_occurrence(
         raise InputError("no two items stand together in the sequences; are they too short, or of other items?")
     report.start("vectors", 0)
     vectors, values = _leading(_positive_pmi(counts), d, report.note)
-    rows = vectors * np.sqrt(np.where(values > 1e-9 * values.max(), values, 0.0))
-    rows[np.diff(counts.indptr) == 0] = 0.0
+    rows = vectors * np.sqrt(values)
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows[length[:, 0] < FAINT * length.max()] = 0.0  # rounding errors never become a direction
     return np.asarray(unit(rows), np.float32)
 
 
@@ -87,7 +91,7 @@ def _positive_pmi(counts: Any) -> Any:
 
 def _leading(matrix: Any, d: int, note: Callable[[str], None]) -> tuple[Floats, Floats]:
     """The d largest singular values of a symmetric matrix, and their vectors (items, d)."""
-    from scipy.sparse.linalg import LinearOperator, svds
+    from scipy.sparse.linalg import LinearOperator, eigsh
 
     class Told(LinearOperator):  # type: ignore[misc]
         done = 0
@@ -97,14 +101,10 @@ def _leading(matrix: Any, d: int, note: Callable[[str], None]) -> tuple[Floats, 
             note(f"{self.done:,} products")
             return np.asarray(matrix @ x)
 
-        def _matmat(self, x: Floats) -> Floats:
-            return np.asarray(matrix @ x)
-
-        def _adjoint(self) -> Any:
-            return self
-
-    vectors, values, _ = svds(Told(matrix.dtype, matrix.shape), k=d, v0=np.ones(matrix.shape[0]), solver="arpack")
-    return vectors, values
+    start = np.random.default_rng(0).uniform(0.5, 1.5, matrix.shape[0])
+    again = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # where ARPACK has to start anew
+    values, vectors = eigsh(Told(matrix.dtype, matrix.shape), k=d, which="LM", v0=start, **again)
+    return vectors, np.abs(values)
 
 
 def blend(X: Any, beside: Any, weight: float = 1.0) -> Vectors:

@@ -49,6 +49,11 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def known(self) -> Sequences:
+        """Without the items that the table does not have."""
+        known = self.rows >= 0
+        return Sequences(self.rows[known], np.concatenate([[0], np.cumsum(known)])[self.starts])
+
     def held_out(self, back: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The sequences that have an item before their last but `back` - 1, and the place of that item in `rows`: with
         back 1 the last item of each, which a test asks for, with 2 the one before it, for validation."""
@@ -59,7 +64,7 @@ class Sequences:
         """Without the last two items of each, which are held out."""
         lengths = np.diff(self.starts)
         kept = np.arange(len(self.rows)) < np.repeat(self.starts[1:] - 2, lengths)
-        return Sequences(self.rows[kept], np.cumsum([0, *np.maximum(lengths - 2, 0)]))
+        return Sequences(self.rows[kept], np.concatenate([[0], np.cumsum(np.maximum(lengths - 2, 0))]))
 
     def transitions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(from, to, sequence) of every item and the one after it in its sequence."""
@@ -123,8 +128,9 @@ def _of_events(path: str | Path, column: str, names: list[str]) -> tuple[Any, ND
             "give sequences as lists, or a user to each row"
         )
     table = _read(path, [column, user, *([time] if time else [])])
-    if table.column(user).null_count:
-        raise InputError(f"{path}: {table.column(user).null_count:,} rows have no {user!r}; every event needs one")
+    for name in (user, time):
+        if name is not None and table.column(name).null_count:
+            raise InputError(f"{path}: {table.column(name).null_count:,} rows have no {name!r}; every event needs one")
     number = pc.dictionary_encode(table.column(user)).combine_chunks().indices.to_numpy(zero_copy_only=False)
     when = table.column(time).to_numpy() if time else np.arange(len(number))
     order = np.lexsort((when, number))

@@ -137,6 +137,8 @@ def blend(
 
     if (sequences is None) == (like is None):
         raise SpecError("give --sequences, or --like with a file that `sidkit blend` wrote")
+    if like is not None and (weight, dimensions, window, everything) != (1.0, 128, 5, False):
+        raise SpecError("--like takes vectors as they are; leave out --weight, --dimensions, --window, --everything")
     require_writable(output)
     require_weight(weight)
     with Terminal() as progress:
@@ -148,7 +150,7 @@ def blend(
             told = blend_file(source, beside, 1.0, output, facts, progress)
         else:
             found = read_sequences(str(sequences), ids, sequence_column)
-            counted = found if everything else found.training()
+            counted = found.known() if everything else found.known().training()
             beside = co_occurrence(counted, len(ids), dimensions, window, progress)
             facts = {"weight": weight, "window": window, "everything": everything}
             told = blend_file(source, beside, weight, output, facts, progress)

@@ -40,7 +40,7 @@ def train(
         bool, typer.Option("--constrained/--unconstrained", help="Whether validation and test generate valid SIDs only")
     ] = True,
     precision: Annotated[
-        str, typer.Option("--precision", help="Of matrix products: auto (bfloat16 on a GPU), bfloat16, float32")
+        str, typer.Option("--precision", help="Of matrix products on a GPU: auto (bfloat16), bfloat16, float32")
     ] = "auto",
     seed: Annotated[int, typer.Option("--seed", help="Decides first weights, order and dropout")] = 0,
     sequence_column: SequenceColumn = None,
@@ -51,8 +51,9 @@ def train(
     """sidkit train sids.parquet sequences.parquet -o run/ --preset tiny --epochs 2 --learning-rate 1e-3
 
     Train TIGER's encoder-decoder to generate the semantic ID of the next item. The last item of every sequence is the
-    test, the one before it validation, the rest training. The defaults are the paper's. The folder loads with
-    transformers' from_pretrained, and its tensorboard/ with TensorBoard.
+    test, the one before it validation, the rest training. The defaults are the paper's, but that only SIDs of items are
+    generated and a GPU computes in bfloat16. The folder loads with transformers' from_pretrained, and its tensorboard/
+    with TensorBoard.
     """
     from ..errors import need
 
@@ -99,8 +100,14 @@ def evaluate(
     split: Annotated[str, typer.Option("--split", help="test or valid: which held-out item is to be found")] = "test",
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs generated per user [default: as trained]")] = None,
     constrained: Annotated[
-        bool, typer.Option("--constrained/--unconstrained", help="Generate valid SIDs only, or any tokens")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--constrained/--unconstrained", help="Generate valid SIDs only, or any tokens [default: as trained]"
+        ),
+    ] = None,
+    invalid_consumes_rank: Annotated[
+        bool, typer.Option("--invalid-consumes-rank", help="What is generated and is no SID takes a place in the list")
+    ] = False,
     within: Annotated[
         Path | None, typer.Option("--within", help="Recommend only these items: a text file, an id a line")
     ] = None,
@@ -127,11 +134,13 @@ def evaluate(
     found = Retriever.load(retriever, device)
     behaviour = read_sequences(sequences, found.table.ids, sequence_column)
     try:
-        allowed = within.read_text(encoding="utf-8").split() if within else None
+        lines = within.read_text(encoding="utf-8").splitlines() if within else []
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {within}: {error}") from error
+    allowed = [line.strip() for line in lines if line.strip()] if within else None
     with Terminal() as progress:
-        tally = found.evaluate(behaviour, split, beams, constrained, allowed, progress)  # type: ignore[arg-type]
+        ways = (split, beams, constrained, allowed, progress, invalid_consumes_rank)
+        tally = found.evaluate(behaviour, *ways)  # type: ignore[arg-type]
     simple = {} if within else counted(behaviour, len(found.table), split)  # type: ignore[arg-type]
     if as_json:
         print(json.dumps({"users": tally.count, "means": tally.means(), "sums": tally.sums, "counting": simple}))

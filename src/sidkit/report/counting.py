@@ -66,7 +66,7 @@ def counted_by_token(
     asked, whose = np.unique(chances.first[last], return_inverse=True)
     best = chances.likeliest(asked, beams, progress)[0][whose]
     found = best == chances.leaf[target][:, None]
-    place = np.where(found.any(1), found.argmax(1), len(array))
+    place = np.where(found.any(1), found.argmax(1), max(CUTS))
     return places(place, 1 / chances.trie.counts[chances.leaf[target]])
 
 

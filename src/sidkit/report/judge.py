@@ -58,9 +58,7 @@ def judge(
 
 def judge_counting(table: SidTable, sequences: Sequences, progress: Progress | None = None) -> dict[str, Any]:
     """What counting finds of the last item but one of every sequence: items, and SIDs by their first token."""
-    known = sequences.rows >= 0
-    starts = np.concatenate([[0], np.cumsum(known)])[sequences.starts]
-    told = Sequences(sequences.rows[known], starts)
+    told = sequences.known()
     return {
         "users": len(held_out(told, "valid")[0]),
         **counted(told, len(table), "valid"),

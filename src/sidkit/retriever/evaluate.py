@@ -21,21 +21,35 @@ from .model import Shape, Weights
 __all__ = ["Evaluator", "Panel"]
 
 Tensor = Any
-CANDIDATES = 1 << 16  # beams decoded at once in plain torch; kernels need far less memory for each
-FUSED, USERS = 8, 8192  # so many times as many, of so many users at most
+TOGETHER = 1 << 25  # logits of beams that are searched at once in plain torch: some 700 MB
+FUSED, USERS = 1 << 27, 8192  # by kernels, which hold one level's at a time; and of so many users at most
+JUDGED = 1 << 16  # users whose figures are taken at once
+
+
+def users_at_once(sizes: Sequence[int], beams: int, fused: bool = False) -> int:
+    """Users whose beams (of all runs) are searched together, so that memory is bounded whatever the codebook."""
+    most = FUSED // max(sizes) if fused else TOGETHER // (1 + sum(sizes))
+    return min(USERS, max(1, most // beams))
 
 
 class Evaluator:
     """The histories of a split on the device, sorted by length so that hardly any padding is computed."""
 
     def __init__(
-        self, table: SidTable, sequences: Sequences, split: Split, history: int, device: Any, trie: Trie | None = None
+        self,
+        table: SidTable,
+        sequences: Sequences,
+        split: Split,
+        history: int,
+        device: Any,
+        trie: Trie | None = None,
+        invalid_consumes_rank: bool = False,
     ) -> None:
         found = examples(sequences, split, history)
         self.by_length = np.argsort(found.length, kind="stable")
         self.longest = found.length[self.by_length]  # up to each of them
         self.trie, self.vocabulary = trie or Trie.of(table), Vocabulary(table.sizes)
-        self.judge = Judge(self.trie, len(table), device)
+        self.judge = Judge(self.trie, len(table), device, invalid_consumes_rank=invalid_consumes_rank)
         self.tokens = torch.as_tensor(self.vocabulary.tokens(table.codes), device=device)
         self.items = torch.as_tensor(sequences.rows, device=device)
         self.position = torch.as_tensor(found.position[self.by_length], device=device)
@@ -52,7 +66,11 @@ class Evaluator:
 
     def sums(self, leaf: Tensor) -> dict[str, Tensor]:
         """leaf: (n, beams) of the users sorted by length."""
-        return self.judge.sums(leaf, self.items[self.position]) | {"valid_share": (leaf >= 0).double().mean(1).sum()}
+        target, total = self.items[self.position], dict[str, Tensor]()
+        for some, wanted in zip(leaf.split(JUDGED), target.split(JUDGED), strict=True):
+            part = self.judge.sums(some, wanted)
+            total = {name: value + total.get(name, 0) for name, value in part.items()}
+        return total
 
     def histories(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Of some users, sorted by length: the items (n, longest), padded on the left, and which places hold one."""
@@ -75,20 +93,23 @@ class Panel:
     ) -> list[Tally]:
         """All figures of every run, as sums over the users."""
         progress, found, users = progress or Silent(), list[Tensor](), len(self.judges[0])
+        valid = torch.zeros(len(self.judges), dtype=torch.float64, device=self.tokens.device)
         at_once = self._at_once(weights, shape, beams)
         for start in range(0, users, at_once):
             stop = min(start + at_once, users)
             items, there = self.judges[0].histories(start, stop)
             tokens = torch.where(there[..., None], self.tokens[:, items], 0).flatten(2)
-            leaf = stacked_search(weights, shape, self.trie, tokens, beams, constrained).leaf
-            found.append(F.pad(leaf, (0, beams - leaf.shape[2]), value=-1))
+            best = stacked_search(weights, shape, self.trie, tokens, beams, constrained)
+            generated = (best.score > -torch.inf).sum(2).clamp(min=1)
+            valid += ((best.leaf >= 0).sum(2) / generated.double()).sum(1)
+            found.append(F.pad(best.leaf, (0, beams - best.leaf.shape[2]), value=-1))
             progress.advance(stop - start)
         sums = [judge.sums(leaf) for judge, leaf in zip(self.judges, torch.cat(found, 1), strict=True)]
+        sums = [each | {"valid_share": share} for each, share in zip(sums, valid, strict=True)]
         values = torch.stack([torch.stack(list(each.values())) for each in sums]).tolist()  # one trip from the device
         return [Tally(dict(zip(sums[0], each, strict=True)), users) for each in values]
 
     def _at_once(self, weights: Weights, shape: Shape, beams: int) -> int:
-        """Users whose beams are searched together."""
         longest = int(self.judges[0].longest.max(initial=0)) * self.trie.levels
-        fast = blocks_for(weights, shape, self.trie.levels, USERS, longest, beams) is not PLAIN
-        return min(USERS, max(1, CANDIDATES * (FUSED if fast else 1) // (beams * len(self.judges))))
+        fused = blocks_for(weights, shape, self.trie.levels, USERS, longest, beams) is not PLAIN
+        return users_at_once(self.trie.sizes, beams * len(self.judges), fused)

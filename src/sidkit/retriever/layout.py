@@ -86,7 +86,7 @@ def _pack(caps: NDArray[np.int64], room: int, most: int) -> list[list[int]]:
     """Slots into few rows of `room` items and at most `most` slots: the longest first, each where most is left."""
     count = max(-(-int(caps.sum()) // room), -(-len(caps) // most))
     while (rows := _fit(caps, count, room, most)) is None:
-        count += 1
+        count += max(1, count // 200)
     return rows
 
 

@@ -199,7 +199,7 @@ def _words(outcome: Outcome, plan: Plan) -> str:
 
 def identity(table: SidTable, sequences: Sequences, plan: Plan) -> str:
     """Which training this is; the number of epochs may be raised in between."""
-    digest = hashlib.sha256(repr(sorted(asdict(replace(plan, epochs=1)).items())).encode())
+    digest = hashlib.sha256(repr((table.sizes, sorted(asdict(replace(plan, epochs=1)).items()))).encode())
     for array in (table.codes, sequences.rows, sequences.starts):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

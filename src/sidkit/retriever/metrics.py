@@ -88,7 +88,7 @@ class Judge:
                 at = at.double()
                 sums |= _named(name, cut, gain, gain / torch.log2(at + 2), gain / (at + 1))
             sums |= _named("corrected", cut, *_corrected(before, group, found, cut))
-        return {name: value.sum() for name, value in sums.items()}
+        return sums
 
 
 def _corrected(before: Tensor, group: Tensor, found: Tensor, cut: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,4 +101,4 @@ def _corrected(before: Tensor, group: Tensor, found: Tensor, cut: int) -> tuple[
 
 def _named(name: str, cut: int, hits: Tensor, ndcg: Tensor, mrr: Tensor) -> dict[str, Tensor]:
     values = {"recall": hits, "hit_rate": hits, "ndcg": ndcg, "mrr": mrr}
-    return {f"{name}_{metric}@{cut}": value for metric, value in values.items()}
+    return {f"{name}_{metric}@{cut}": value.sum() for metric, value in values.items()}

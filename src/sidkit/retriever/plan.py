@@ -16,13 +16,16 @@ __all__ = ["Plan"]
 class Plan:
     """Adam on every prefix of every training sequence; the epoch with the best validation NDCG@20 is kept.
 
-    The defaults are the paper's. Its pipeline sets the seed after the model is built; here it is set before.
+    The defaults are the paper's but for three things: its pipeline sets the seed after the model is built, here it is
+    set before; it generates any tokens and computes in float32, here SIDs of items alone are generated, and matrix
+    products on a GPU are in bfloat16.
 
     patience       epochs without a better validation figure before training stops
     history        items of a history that are used: the latest
     beams          SIDs generated per user, in validation and test
-    constrained    whether only SIDs of items can be generated (the public pipeline: not)
-    precision      of matrix products: bfloat16 on a GPU, or float32; "auto" is bfloat16 on a GPU and float32 elsewhere
+    constrained    whether only SIDs of items can be generated
+    precision      of matrix products on a GPU: bfloat16, which "auto" is, or float32; on a CPU they are float32
+    seed           decides first weights, order and dropout
     """
 
     shape: Shape = field(default_factory=Shape)
@@ -40,6 +43,8 @@ class Plan:
         for name in ("epochs", "batch", "patience", "history", "beams"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.seed < 1 << 63:
+            raise SpecError(f"seed must be at least 0 and below 2^63, not {self.seed}")
         if not 0 < self.learning_rate < math.inf:
             raise SpecError(f"learning_rate must be positive and finite, not {self.learning_rate}")
         if self.precision not in ("auto", "bfloat16", "float32"):

@@ -27,7 +27,7 @@ from safetensors.torch import load_file
 
 from .. import __version__
 from ..checkpoint import Checkpoint
-from ..errors import InputError, StoreError
+from ..errors import InputError, SpecError, StoreError
 from ..files import replace_folder
 from ..progress import Progress
 from ..sequences import Sequences
@@ -35,7 +35,7 @@ from ..sids import SidTable
 from ..trie import Trie
 from .data import Split, Vocabulary, require_known
 from .decode import DeviceTrie, beam_search
-from .evaluate import Evaluator
+from .evaluate import Evaluator, users_at_once
 from .log import LOG, Log
 from .loop import CHOSEN_BY, Job, Outcome, identity, train_stack
 from .metrics import Tally
@@ -96,15 +96,19 @@ class Retriever:
     def recommend_many(
         self, histories: Sequence[Sequence[Any]], k: int = 10, within: Any = None, beams: int | None = None
     ) -> list[list[Recommendation]]:
-        """As `recommend`, for many users at once."""
-        tokens = self._histories(histories)
+        """As `recommend`, for many users."""
+        if k < 1:
+            raise SpecError(f"k must be at least 1, not {k}")
+        rows, beams = self._histories(histories), self._beams(beams, max(k, self.plan.beams))
         trie = self.trie if within is None else Trie.of(self.table, self._rows(within))
         device_trie = self._device_trie if within is None else self._on_device(trie)
-        found = beam_search(self._fast, self.plan.shape, device_trie, tokens, beams or max(k, self.plan.beams))
-        return [
-            self._items(trie, leaves, scores, k)
-            for leaves, scores in zip(found.leaf.tolist(), found.score.tolist(), strict=True)
-        ]
+        found, at_once = list[list[Recommendation]](), users_at_once(self.table.sizes, beams)
+        for start in range(0, len(rows), at_once):
+            tokens = self._tokens(rows[start : start + at_once])
+            best = beam_search(self._fast, self.plan.shape, device_trie, tokens, beams)
+            ranked = zip(best.leaf.tolist(), best.score.tolist(), strict=True)
+            found += [self._items(trie, leaves, scores, k) for leaves, scores in ranked]
+        return found
 
     def evaluate(
         self,
@@ -114,17 +118,19 @@ class Retriever:
         constrained: bool | None = None,
         within: Any = None,
         progress: Progress | None = None,
+        invalid_consumes_rank: bool = False,
     ) -> Tally:
         """How well the held-out items of sequences are ranked; see `sidkit.retriever.metrics` for the figures."""
         require_known(sequences)
+        beams = self._beams(beams, self.plan.beams)
+        constrained = self.plan.constrained if constrained is None else constrained
         trie = Trie.of(self.table, None if within is None else self._rows(within))
-        judge = Evaluator(self.table, sequences, split, self.plan.history, self.device, trie)
+        judge = Evaluator(self.table, sequences, split, self.plan.history, self.device, trie, invalid_consumes_rank)
         if not len(judge):
             raise InputError(f"no sequence is long enough for the {split} split")
         if progress is not None:
             progress.start("evaluate", len(judge))
-        free = self.plan.constrained if constrained is None else constrained
-        return judge(self._fast, self.plan.shape, beams or self.plan.beams, free, progress)
+        return judge(self._fast, self.plan.shape, beams, constrained, progress)
 
     @cached_property
     def trie(self) -> Trie:
@@ -155,15 +161,25 @@ class Retriever:
             raise InputError(f"no item {item!r} among the {len(self.table):,} this retriever was trained on")
         return row
 
-    def _histories(self, histories: Sequence[Sequence[Any]]) -> Any:
-        """(n, W) tokens, padded on the left."""
+    def _beams(self, asked: int | None, default: int) -> int:
+        if asked is not None and asked < 1:
+            raise SpecError(f"beams must be at least 1, not {asked}")
+        return default if asked is None else asked
+
+    def _histories(self, histories: Sequence[Sequence[Any]]) -> list[list[int]]:
+        """The rows of the latest items of each."""
         rows = [[self._row(item) for item in history][-self.plan.history :] for history in histories]
         if not rows or not all(rows):
             raise InputError("a history needs at least one item")
-        tokens, levels = Vocabulary(self.table.sizes).tokens(self.table.codes), len(self.table.sizes)
+        return rows
+
+    def _tokens(self, rows: list[list[int]]) -> Any:
+        """(n, W) tokens, padded on the left."""
+        vocabulary, levels = Vocabulary(self.table.sizes), len(self.table.sizes)
         padded = np.zeros((len(rows), max(map(len, rows)) * levels), np.int64)
         for place, history in enumerate(rows):
-            padded[place, padded.shape[1] - len(history) * levels :] = tokens[history].ravel()
+            tokens = vocabulary.tokens(self.table.codes[history])
+            padded[place, padded.shape[1] - len(history) * levels :] = tokens.ravel()
         return torch.as_tensor(padded, device=self.device)
 
     def _items(self, trie: Trie, leaves: list[int], scores: list[float], k: int) -> list[Recommendation]:
@@ -262,7 +278,10 @@ def find_device(asked: str) -> Any:
         asked = "cuda" if torch.cuda.is_available() else "cpu"
     if asked.startswith("cuda") and not torch.cuda.is_available():
         raise InputError(f"device {asked!r} was asked for, and torch finds no GPU; use 'auto' or 'cpu'")
-    return torch.device(asked)
+    try:
+        return torch.device(asked)
+    except RuntimeError:
+        raise SpecError(f"no device {asked!r}; use 'auto', 'cpu', 'cuda' or 'cuda:0'") from None
 
 
 def check_folder(folder: Path) -> None:
