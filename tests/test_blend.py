@@ -214,3 +214,80 @@ def test_the_command_refuses_before_any_work(shop, rng):
         assert done.stderr.startswith("error:"), done.stderr
         assert said in done.stderr
         assert not (shop / "out.parquet").exists()
+
+
+def test_random_sids_of_a_blend_know_nothing_of_what_is_held_out(rng):
+    """All steps are known to the vectors but the last two of each sequence: only those judge SIDs made of them."""
+    from sidkit.report.behaviour import prefix_agreement
+
+    X = rng.normal(size=(400, 16)).astype(np.float32)
+    sequences = Sequences.of([rng.choice(400, 8, replace=False) for _ in range(600)])
+    rows = blend(X, co_occurrence(sequences.training(), 400, 32), 3.0)
+    fitted = sidkit.prq_kmeans((32, 8)).fit(rows, seed=0)
+    lift = [
+        prefix_agreement(fitted.fit_codes, fitted.sizes, some)["lift"][0] for some in (sequences, sequences.tail(3))
+    ]
+    assert lift[0] > 1.5
+    assert 0.8 < lift[1] < 1.2
+
+
+def test_an_output_is_never_an_input(shop):
+    before = {path.name: path.read_bytes() for path in shop.glob("*.parquet")}
+    for arguments in (
+        (*BLEND, "-o", "items.parquet"),
+        (*BLEND, "-o", "./sequences.parquet"),
+        (str(shop), "--like", "items.parquet", "-o", "sequences.parquet"),
+    ):
+        done = run(shop, *arguments)
+        assert done.returncode == 1
+        assert "is read from; write to another file" in done.stderr
+    assert before == {path.name: path.read_bytes() for path in shop.glob("*.parquet")}
+
+
+@pytest.mark.parametrize("output", ["-", "out.npy", "out.safetensors"])
+def test_an_output_that_is_no_parquet_file_is_refused(shop, output):
+    done = run(shop, *BLEND, "-o", output)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the output is a Parquet file" in done.stderr
+    assert not (shop / output).exists()
+
+
+def test_items_may_be_events_categories_and_lists_of_one_length(shop):
+    table = pq.read_table(shop / "sequences.parquet")
+    assert run(shop, *BLEND, "-o", "a.parquet").returncode == 0
+    lists = table.column("items").to_pylist()
+    users, items = zip(*((user, item) for user, one in enumerate(lists) for item in one), strict=True)
+    events = {"user": list(users), "item_id": pa.array(items).dictionary_encode(), "when": list(range(len(items)))}
+    shuffled = np.random.default_rng(0).permutation(len(items))
+    pq.write_table(pa.table(events).take(shuffled), shop / "sequences.parquet")
+    assert run(shop, *BLEND, "-o", "b.parquet").returncode == 0
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(items), 7)
+    pq.write_table(pa.table({"items": fixed}), shop / "sequences.parquet")
+    assert run(shop, *BLEND, "-o", "c.parquet").returncode == 0
+    a, b, c = (rows_of(shop / f"{name}.parquet")[1] for name in "abc")
+    np.testing.assert_allclose(a, b, atol=1e-5)
+    np.testing.assert_array_equal(a, c)
+
+
+def test_rows_from_a_stream_need_ids_of_their_own(shop):
+    assert run(shop, *BLEND, "-o", "b.parquet").returncode == 0
+    row = [1.0] * 6
+    for lines, said in (
+        ([{"item_id": "N", "embedding": row}] * 2, "'N' is in line 1 and in line 2"),
+        ([{"item_id": None, "embedding": row}], "an item_id is a string or an integer, not null"),
+        ([{"item_id": {"a": 1}, "embedding": row}], "an item_id is a string or an integer"),
+        ([{"item_id": "N", "embedding": [10**400] * 6}], "too large"),
+    ):
+        text = "\n".join(json.dumps(line) for line in lines)
+        command = [sys.executable, "-m", "sidkit", "blend", "-", "--like", "b.parquet", "-o", "out.parquet"]
+        done = subprocess.run(command, cwd=shop, capture_output=True, text=True, input=text)
+        assert done.stderr.startswith("error:"), done.stderr
+        assert said in done.stderr
+        assert not (shop / "out.parquet").exists()
+
+
+def test_when_all_rows_are_bad_none_are_left(shop):
+    zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(12, np.float32)), 6)
+    pq.write_table(pa.table({"item_id": ["P0", "P1"], "embedding": zeros}), shop / "zeros.parquet")
+    done = run(shop, "zeros.parquet", *BLEND[1:], "--bad-rows", "drop", "-o", "out.parquet")
+    assert done.stderr.startswith("error: no rows are left: all 2 of zeros.parquet are bad")

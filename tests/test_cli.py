@@ -186,6 +186,51 @@ def test_lookup_finds_items_sids_and_prefixes(made):
     assert "item-7" in sidkit("lookup", made / "sids.parquet", f"<a_{first}>", "--limit", "0")
 
 
+def test_lookup_says_what_is_not_there(made, tmp_path):
+    def asked(*words):
+        return sidkit("lookup", *words, check=1)
+
+    assert "no item 'nope' in" in asked(made / "sids.parquet", "nope")
+    assert "no item '' in" in asked(made / "sids.parquet", "")
+    assert "--limit must be at least 0" in asked(made / "sids.parquet", "item-7", "--limit", "-1")
+    SidTable(np.arange(10, 20), np.zeros((10, 2), int), (4, 4)).to_parquet(tmp_path / "numbers.parquet")
+    assert "no item '3' in" in asked(tmp_path / "numbers.parquet", "3")  # and not the prefix <a_3>
+    assert "its columns are item_id, title, embedding" in asked(made / "items.parquet", "item-7")
+
+
+def test_vectors_that_cannot_be_used_are_named_by_those_who_look_at_neighbours(made, tmp_path):
+    table = pq.read_table(made / "items.parquet")
+    X = np.load(made / "items.npy")
+    X[[3, 5]] = np.nan
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 16)
+    pq.write_table(pa.table({"item_id": table.column("item_id"), "embedding": vectors}), tmp_path / "bad.parquet")
+    for command in (("judge",), ("report",), ("explore", "--check")):
+        told = sidkit(*command, made / "sids.parquet", "--embeddings", tmp_path / "bad.parquet", check=1)
+        assert told.startswith("error: 2 of 400 rows cannot be used"), command
+
+
+def test_an_output_is_never_an_input(made, tmp_path):
+    for name in ("items.parquet", "sids.parquet"):
+        (tmp_path / name).write_bytes((made / name).read_bytes())
+    for words in (
+        ("encode", made / "tok", "items.parquet", "-o", "items.parquet"),
+        ("encode", made / "tok", ".", "-o", "sids.parquet"),
+        ("embed", "items.parquet", "--model", "tfidf", "-o", "items.parquet"),
+        ("report", "sids.parquet", "-o", "sids.parquet"),
+    ):
+        assert "is read from; write to another file" in sidkit(*words, check=1, cwd=tmp_path)
+        for name in ("items.parquet", "sids.parquet"):
+            assert (tmp_path / name).read_bytes() == (made / name).read_bytes()
+    assert "name a file or folder" in sidkit("fit", "items.parquet", "-o", "", check=1, cwd=tmp_path)
+
+
+def test_options_that_say_nothing_are_refused(made):
+    assert "is fitted already" in sidkit("show", made / "tok", "--sizes", "3-3", check=1)
+    assert "--map must be one of auto, tsne, pca" in sidkit("report", made / "sids.parquet", "--map", "foo", check=1)
+    told = sidkit("compare", made / "items.parquet", "--seeds", "x0", "-o", made / "c.html", check=1)
+    assert "cannot read seeds 'x0'" in told
+
+
 def test_a_spec_that_is_shown_can_be_fitted(files, tmp_path):
     spec = sidkit("show", "prq-kmeans", "--sizes", "16-8", "--set", "top_k=3")
     (tmp_path / "spec.json").write_text(spec)

@@ -62,8 +62,17 @@ def test_what_cannot_be_used_is_named(tmp_path):
         read_sequences(written(tmp_path, item_id=["a", "b"], user=["u", "u"], time=["2", None]), IDS)
     with pytest.raises(InputError, match="2 rows have no 'user'"):
         read_sequences(written(tmp_path, item_id=["a", "b", "c"], user=["u", None, None]), IDS)
-    with pytest.raises(InputError, match=r"none of the 2 items .* first is 'x', the SIDs' first item 'a'"):
+    with pytest.raises(InputError, match=r"none of the 2 items .* first is 'x', the first known one 'a'"):
         read_sequences(written(tmp_path, items=[["x", "y"]]), IDS)
+
+
+def test_items_are_strings_or_integers(tmp_path):
+    with pytest.raises(InputError, match=r"'items' in .* holds struct.*; items must be strings or integers"):
+        read_sequences(written(tmp_path, items=[[{"id": "a"}]]), IDS)
+
+
+def test_the_last_items_of_each():
+    assert lists(Sequences.of([[1, 2, 3, 4], [5], [], [6, 7]]).tail(2)) == [[3, 4], [5], [], [6, 7]]
 
 
 def test_unknown_items_can_be_left_out():

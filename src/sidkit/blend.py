@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from inspect import signature
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from .geometry import unit
 from .items import match
 from .progress import Progress, Silent
 from .sequences import Sequences
+from .storage import Where
 
 __all__ = ["blend", "blend_file", "co_occurrence", "require_weight", "vectors_of"]
 
@@ -37,6 +37,7 @@ POWER = 0.75
 FAINT = 1e-6  # of the longest vector: what is shorter says nothing
 KEY = b"sidkit.blend"
 PART = 1 << 15  # rows written at a time
+MOST = 1e6  # weight
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]
@@ -52,6 +53,8 @@ def co_occurrence(
     """
     if window < 1:
         raise SpecError(f"the window must be at least 1, not {window}")
+    if items < 2:
+        raise InputError("co-occurrence needs two items at least")
     if not 1 <= d < items:
         raise SpecError(f"co-occurrence of {items:,} items can have 1 to {items - 1:,} dimensions, not {d}")
     report = progress or Silent()
@@ -72,6 +75,7 @@ def _counts(sequences: Sequences, items: int, window: int, progress: Progress) -
 
     rows, which = sequences.rows, np.repeat(np.arange(len(sequences)), np.diff(sequences.starts))
     counts = csr_array((items, items))
+    window = min(window, int(np.diff(sequences.starts).max(initial=1)) - 1)  # no two are further apart
     progress.start("count", window)
     for gap in range(1, window + 1):
         a, b = rows[:-gap], rows[gap:]
@@ -116,12 +120,12 @@ def blend(X: Any, beside: Any, weight: float = 1.0) -> Vectors:
 
 
 def require_weight(weight: float) -> None:
-    if not (isfinite(weight) and weight > 0):
-        raise SpecError(f"the weight must be a positive number, not {weight}")
+    if not 0 < weight <= MOST:
+        raise SpecError(f"the weight must be a positive number, {MOST:,.0f} at most, not {weight}")
 
 
 def blend_file(
-    source: Any, beside: Vectors, weight: float, output: Path, facts: dict[str, Any], progress: Progress | None = None
+    source: Any, beside: Vectors, weight: float, output: Where, facts: dict[str, Any], progress: Progress | None = None
 ) -> dict[str, Any]:
     """Write the ids and blended rows of embeddings to a Parquet file that `vectors_of` understands; what it says."""
     report = progress or Silent()
@@ -150,7 +154,7 @@ def vectors_of(path: str | Path, ids: Any, d: int) -> tuple[Vectors, dict[str, A
     try:
         facts = json.loads(told or b"null")
         before, k = int(facts["d"]), int(facts["beside"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         raise InputError(f"{path} was not written by `sidkit blend`") from None
     known = open_embeddings(path)
     if known.shape[1] != before + k or before < 1 or k < 1:

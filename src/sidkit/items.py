@@ -18,7 +18,7 @@ from .embeddings.ids import is_id_type, require_unique
 from .errors import InputError, did_you_mean
 from .storage import Where, for_arrow
 
-__all__ = ["match", "read_texts", "text_column", "texts_of"]
+__all__ = ["joined", "match", "read_texts", "text_column", "texts_of"]
 
 BETWEEN = pa.scalar("; ", pa.large_string())
 
@@ -74,14 +74,14 @@ def _read_file(file: Where, columns: Sequence[str], id_column: str | None) -> An
 
 def match(wanted: Any, ids: Any) -> NDArray[np.int64]:
     """For every wanted id its row among ids, -1 where there is none; numbers and their texts are the same id."""
-    wanted, ids = (_joined(part) for part in (wanted, ids))
+    wanted, ids = (joined(part) for part in (wanted, ids))
     if wanted.type != ids.type:
         wanted, ids = wanted.cast(pa.large_string()), ids.cast(pa.large_string())
     rows: NDArray[np.int64] = pc.fill_null(pc.index_in(wanted, value_set=ids), -1).to_numpy().astype(np.int64)
     return rows
 
 
-def _joined(array: Any) -> Any:
+def joined(array: Any) -> Any:
     """One plain array of a column that may come in chunks and dictionaries."""
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array

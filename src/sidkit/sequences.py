@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from .embeddings.columns import choose_name, no_such
 from .embeddings.files import files_of, readable
+from .embeddings.ids import is_id_type
 from .errors import InputError
-from .items import match
+from .items import joined, match
 from .storage import for_arrow
 
 __all__ = ["Sequences", "read_sequences"]
@@ -24,7 +25,7 @@ __all__ = ["Sequences", "read_sequences"]
 LIST_NAMES = ("items", "item_ids", "sequence", "history")
 ITEM_NAMES = ("item_id", "item", "pid")
 USER_NAMES = ("user", "user_id", "session_id", "session")
-TIME_NAMES = ("timestamp", "time", "ts")
+TIME_NAMES = ("timestamp", "time", "ts", "event_time", "datetime", "date", "created_at", "when")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,12 @@ class Sequences:
         which = np.flatnonzero(np.diff(self.starts) > back)
         return which, self.starts[which + 1] - back
 
+    def tail(self, items: int) -> Sequences:
+        """The last so many items of each."""
+        lengths = np.minimum(np.diff(self.starts), items)
+        kept = np.arange(len(self.rows)) >= np.repeat(self.starts[1:] - lengths, np.diff(self.starts))
+        return Sequences(self.rows[kept], np.concatenate([[0], np.cumsum(lengths)]), self.unknown_items)
+
     def training(self) -> Sequences:
         """Without the last two items of each, which are held out."""
         lengths = np.diff(self.starts)
@@ -77,7 +84,8 @@ def read_sequences(path: str | Path, ids: Any, column: str | None = None) -> Seq
     """Sequences from a Parquet file, folder or glob, for the items with these ids (in the order of their table).
 
     Either a row per sequence with a list of item ids in time order (`items`, `item_ids`, `sequence`, `history`), or a
-    row per event: an item (`item_id`, `item`, `pid`), a user or session, and a time (else the order of the file).
+    row per event: an item (`item_id`, `item`, `pid`), a user or session, and a time (`timestamp`, `time`, `ts`,
+    `event_time`, `datetime`, `date`, `created_at`, `when`; else the order of the file).
     column names the items where their column has another name.
     """
     first = files_of(path)[0]
@@ -87,18 +95,21 @@ def read_sequences(path: str | Path, ids: Any, column: str | None = None) -> Seq
     if name is None:
         raise no_such("column", column or "items", str(path), {key: True for key in kinds}, "--sequence-column")
     items, starts = _of_lists(path, name) if _is_list(kinds[name]) else _of_events(path, name, list(kinds))
+    if not is_id_type(items.type) and len(items) > items.null_count:
+        raise InputError(f"{name!r} in {path} holds {items.type}; items must be strings or integers")
     rows = match(items, ids)
-    unknown = pc.count_distinct(items.filter(pa.array(rows < 0))).as_py()
+    unknown = pc.count_distinct(joined(items.filter(pa.array(rows < 0)))).as_py()
     if len(rows) and (rows < 0).all():
+        known = f", the first known one {ids[0].as_py()!r}" if len(ids) else ""
         raise InputError(
-            f"none of the {len(rows):,} items in {path} has a semantic ID (the first is {items[0].as_py()!r}, "
-            f"the SIDs' first item {ids[0].as_py()!r}); are these the same ids?"
+            f"none of the {len(rows):,} items in {path} is known (the first is {items[0].as_py()!r}{known}); "
+            "are these the same ids?"
         )
     return Sequences(rows, starts, unknown)
 
 
 def _is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _read(path: str | Path, columns: list[str]) -> Any:

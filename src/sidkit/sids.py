@@ -191,6 +191,9 @@ class SidTable:
     def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
         """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes."""
         try:
+            names = pq.read_schema(path).names if Path(path).is_file() else ["item_id", "codes"]
+            if not {"item_id", "codes"} <= set(names):
+                raise ValueError(f"its columns are {', '.join(names)}")
             table = pq.read_table(path, columns=["item_id", "codes"])
         except FileNotFoundError:
             raise InputError(f"no such file: {path}") from None

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from .embeddings.ids import require_unique
 from .errors import InputError
 from .rows import ArraySource
 
 __all__ = ["read_json_lines"]
+
+IDS = "ids on standard input must be all strings or all integers"
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,19 @@ def read_json_lines(stream: Iterable[str]) -> Lines:
         vector = entry.get("embedding") if isinstance(entry, dict) else entry
         if not isinstance(vector, list) or not all(isinstance(value, int | float) for value in vector):
             raise InputError(f"line {number + 1} holds no 'embedding' list of numbers")
+        item = entry.get("item_id", number) if isinstance(entry, dict) else number
+        if not isinstance(item, str | int) or isinstance(item, bool):
+            raise InputError(f"line {number + 1}: an item_id is a string or an integer, not {json.dumps(item)[:80]}")
         if vectors and len(vector) != len(vectors[0]):
             raise InputError(f"line {number + 1} has {len(vector)} numbers, expected {len(vectors[0])}")
         vectors.append(vector)
-        ids.append(entry.get("item_id", number) if isinstance(entry, dict) else number)
+        ids.append(item)
     if not vectors or not vectors[0]:
         raise InputError("there are no embeddings on standard input")
     try:
-        return Lines(np.array(vectors, np.float32), pa.array(ids))
-    except pa.ArrowException as error:
-        raise InputError(f"ids on standard input must be all strings or all integers: {error}") from error
+        found = Lines(np.array(vectors, np.float32), pa.array(ids))
+    except (pa.ArrowException, OverflowError) as error:
+        what = "numbers on standard input are too large" if isinstance(error, OverflowError) else IDS
+        raise InputError(f"{what}: {error}") from error
+    require_unique(found.ids, "item_id", lambda row: f"line {row + 1}")
+    return found

@@ -73,6 +73,9 @@ def main() -> None:
 
         print("error:", "\n".join(map(plain, str(error).split("\n"))), file=sys.stderr)
         sys.exit(1)
+    except MemoryError as error:
+        print(f"error: there is not enough memory: {error}", file=sys.stderr)
+        sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)

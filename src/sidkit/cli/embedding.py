@@ -19,6 +19,7 @@ from .options import (
     fresh_unfinished,
     ids_of,
     open_source,
+    place,
     require_writable,
 )
 
@@ -31,7 +32,7 @@ def embed(
     text: Annotated[
         list[str] | None, typer.Option("--text", help="Column of texts; several are joined", show_default="title")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Parquet file to write")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Parquet file to write", parser=place)] = None,
     model: Annotated[
         str, typer.Option("--model", help="wordllama, tfidf, or a sentence-transformers model by name or folder")
     ] = "wordllama",
@@ -67,7 +68,10 @@ def embed(
     from ..items import read_texts
     from ..terminal import Terminal
 
-    require_writable(output)
+    _require_parquet(output)
+    if not isinstance(output, Path):
+        raise SpecError(f"embed keeps its encoder beside the embeddings, so {output} must be a path of this machine")
+    require_writable(output, items)
     choice = Choice(model, dimensions, device, encoder)
     ids, texts = read_texts(items, text or ["title"], id_column)
     unfinished = fresh_unfinished(output, resume)
@@ -101,7 +105,9 @@ def _print_queries(folder: Path, queries: list[str]) -> None:
 @app.command()
 def blend(
     embeddings: Embeddings,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Parquet file to write", show_default=False, parser=place)
+    ],
     sequences: Annotated[
         str | None,
         typer.Option("--sequences", help="Parquet of what people did: lists of items, or events", show_default=False),
@@ -139,7 +145,8 @@ def blend(
         raise SpecError("give --sequences, or --like with a file that `sidkit blend` wrote")
     if like is not None and (weight, dimensions, window, everything) != (1.0, 128, 5, False):
         raise SpecError("--like takes vectors as they are; leave out --weight, --dimensions, --window, --everything")
-    require_writable(output)
+    _require_parquet(output)
+    require_writable(output, embeddings, sequences, like)
     require_weight(weight)
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
@@ -158,10 +165,20 @@ def blend(
     if as_json:
         print(json.dumps({"output": str(output), **told}))
         return
+    if told.get("items_unknown"):
+        print(f"{told['items_unknown']:,} items of the sequences have no embedding and were left out", file=sys.stderr)
     if told["alone"]:
         print(
-            f"{told['alone']:,} items are taken with no other that is known; they have their embedding alone",
+            f"{told['alone']:,} items are taken with no other, or too seldom to tell; they have their embedding alone",
             file=sys.stderr,
         )
     print(f"wrote {told['items']:,} embeddings of {told['d']} + {told['beside']} dimensions to {output}")
-    print(f"      next: sidkit fit {output} -o tok/, and sidkit encode --spread")
+    after = f"fit {output} -o tok/, and sidkit encode --spread" if like is None else f"encode tok/ {output}"
+    print(f"      next: sidkit {after}")
+
+
+def _require_parquet(output: Path) -> None:
+    from ..embeddings.arrays import READERS
+
+    if str(output) == "-" or output.suffix.lower() in READERS:
+        raise SpecError(f"the output is a Parquet file; name it so, not {output}")

@@ -151,7 +151,7 @@ def encode(
 
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
     if not to_stream:
-        require_writable(output)
+        require_writable(output, embeddings if ray is None else None)
     elif as_json:
         raise SpecError("--json tells of what was written to a file; -o - prints the semantic IDs themselves")
     if ray is not None:
@@ -208,6 +208,8 @@ def show(
     if Path(recipe, "config.json").is_file():
         from ..store import load
 
+        if sizes or option:
+            raise SpecError(f"{recipe} is fitted already; --sizes and --set are for recipes")
         stages: Any = load(recipe).spec.stages
     else:
         given = {"sizes": read_sizes(sizes)} if sizes else {}

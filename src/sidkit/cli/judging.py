@@ -27,6 +27,9 @@ def judge(
     neighbours: Annotated[int, typer.Option("--neighbours", "-k", help="How many nearest items to compare")] = 10,
     queries: Annotated[int, typer.Option("--queries", help="How many items to find neighbours of")] = 2000,
     seed: Annotated[int, typer.Option("--seed", help="Which items are drawn")] = 0,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="Only steps into the last two items, for SIDs of what `blend` wrote")
+    ] = False,
     sequence_column: Annotated[
         str | None, typer.Option("--sequence-column", help="Column of items in the sequences [default: found]")
     ] = None,
@@ -53,7 +56,7 @@ def judge(
         found = judged(
             table, sequences, source, categories,
             sequence_column=sequence_column, separator=separator, neighbours=neighbours, queries=queries, seed=seed,
-            progress=progress,
+            held_out=held_out, progress=progress,
         )  # fmt: skip
     if as_json:
         print(json.dumps(found))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import SpecError, StoreError
+from ..errors import InputError, SpecError, StoreError
 
 if TYPE_CHECKING:
     from ..progress import Progress
@@ -83,9 +83,12 @@ def with_known_options(name: str, options: dict[str, Any]) -> Tokenizer:
 
 def read_seeds(text: str) -> list[int]:
     try:
-        return list(range(int(text[1:]))) if text.startswith("x") else [int(part) for part in text.split(",")]
+        seeds = list(range(int(text[1:]))) if text.startswith("x") else [int(part) for part in text.split(",")]
     except ValueError:
-        raise SpecError(f"cannot read seeds {text!r}; write them as 0,1,2 or x3") from None
+        seeds = []
+    if not seeds:
+        raise SpecError(f"cannot read seeds {text!r}; write them as 0,1,2 or x3")
+    return seeds
 
 
 def tokenizer_of(recipe: str, options: dict[str, Any], spec: str | None) -> Tokenizer:
@@ -122,6 +125,8 @@ def open_source(
     bad = find_bad_rows(source, progress)
     if not bad:
         return source
+    if len(bad) == source.shape[0]:
+        raise InputError(f"no rows are left: all {len(bad):,} of {path} are bad, the first because it {bad[min(bad)]}")
     listing = output.parent / f"{output.stem}.bad-rows.tsv" if str(output) != "-" else Path("bad-rows.tsv")
     ids = ids_of(source)
     with replacing(listing) as temporary:
@@ -148,12 +153,20 @@ def write_page(path: Path, html: str) -> None:
         temporary.write_text(html, encoding="utf-8")
 
 
-def require_writable(path: Path) -> None:
-    """Fail before the work, not after it, if the output cannot be written."""
+def require_writable(path: Path, *inputs: str | Path | None) -> None:
+    """Fail before the work, not after it, if the output cannot be written or would take an input's place."""
     from os import W_OK, access
 
     if not isinstance(path, Path):  # another file system's matter
         return
+    if not path.name:
+        raise StoreError("name a file or folder to write")
+    if path.exists():
+        from ..embeddings.files import files_of
+
+        for one in (one for one in inputs if one is not None and str(one) != "-"):
+            if any(isinstance(file, Path) and file.resolve() == path.resolve() for file in files_of(one)):
+                raise StoreError(f"{path} is read from; write to another file")
     parent = path.absolute().parent
     while not parent.exists():
         parent = parent.parent

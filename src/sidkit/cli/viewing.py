@@ -35,6 +35,7 @@ def report(
 
     How good are these semantic IDs: a verdict in words, and the figures behind it. Without -o it is printed here.
     """
+    from ..report.centroids import METHODS
     from ..report.plots import check_formats, write_figures
     from ..sids import SidTable
     from ..store import load
@@ -43,8 +44,10 @@ def report(
     forms = formats.split(",")
     if figures is not None:
         check_formats(forms)
+    if map_by not in METHODS:
+        raise SpecError(f"--map must be one of {', '.join(METHODS)}, not {map_by!r}")
     for path in filter(None, (output, figures)):
-        require_writable(path)
+        require_writable(path, *(one for one in (sids, items, sequences, embeddings) if path is output))
     table = SidTable.from_parquet(sids)
     fitted = load(tokenizer) if tokenizer else None
     if fitted is not None and fitted.sizes != table.sizes:
@@ -101,12 +104,22 @@ def lookup(
 
     From an item to its semantic ID and the items that share it; from a SID or a prefix to its items.
     """
+    from pyarrow.types import is_integer
+
     from ..sids import TEMPLATES, SidTable
     from ..terminal import print_items
 
+    if limit < 0:
+        raise SpecError(f"--limit must be at least 0, not {limit}")
     table = SidTable.from_parquet(sids)
-    sid = table.sid_of(what)
-    prefix = TEMPLATES["letters"].parse(what) if sid is None else sid
+    prefix = table.sid_of(what)
+    if prefix is None and (not what.strip() or (what.isdigit() and is_integer(table.ids.type))):
+        raise InputError(f"no item {what!r} in {sids}; a prefix is written as <a_12> or <a_12><b_3>")
+    if prefix is None:
+        try:
+            prefix = TEMPLATES["letters"].parse(what)
+        except InputError as error:
+            raise InputError(f"no item {what!r} in {sids}; {error}") from None
     rows = table.rows_of(prefix)
     if not len(rows):
         raise InputError(f"{what!r} is neither an item nor an occupied prefix of {sids}")

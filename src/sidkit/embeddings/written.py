@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..files import replace_file
+from ..storage import Where, replacing
 
 __all__ = ["write_vectors"]
 
 
 def write_vectors(
-    output: Path, ids: Any, parts: Iterable[NDArray[np.float32]], d: int, metadata: dict[bytes, bytes] | None = None
+    output: Where, ids: Any, parts: Iterable[NDArray[np.float32]], d: int, metadata: dict[bytes, bytes] | None = None
 ) -> int:
     """item_id and embedding, the rows of all parts (n, d) in the order of ids. How many of them are zero."""
     empty = start = 0
     schema = pa.schema({"item_id": ids.type, "embedding": pa.list_(pa.float32(), d)}, metadata)
     with (
-        replace_file(output) as temporary,
+        replacing(output) as temporary,
         pq.ParquetWriter(temporary, schema, compression="none", use_dictionary=False) as file,
     ):
         for rows in parts:

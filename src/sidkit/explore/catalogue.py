@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ..checks import require_good_rows
 from ..errors import InputError
 from ..geometry import unit
 from ..items import match, text_column
@@ -157,7 +158,10 @@ def _aligned(source: Source, ids: Any, progress: Progress) -> NDArray[np.float32
     start = 0
     for chunk in source.chunks(1 << 14):
         at = rows[start : start + len(chunk)]
-        vectors[at[at >= 0]] = unit(chunk[at >= 0].astype(np.float32, copy=False))
+        mine = chunk[at >= 0].astype(np.float32, copy=False)
+        if not np.isfinite(mine).all():
+            require_good_rows(source)
+        vectors[at[at >= 0]] = unit(mine)
         start += len(chunk)
         progress.advance(len(chunk))
     return vectors

@@ -33,11 +33,13 @@ def judge(
     neighbours: int = 10,
     queries: int = 2000,
     seed: int = 0,
+    held_out: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """What can be said with what is given: "behaviour", "counting", "neighbours" and "categories", each a dict.
 
-    behaviour     `prefix_agreement`, from a Parquet file of sequences
+    behaviour     `prefix_agreement`, from a Parquet file of sequences: of all their steps or, held_out, of those into
+                  the last two items of each, for SIDs that were made from the others (`sidkit blend`)
     counting      `counted` and `counted_by_token` there, in validation; and users, those who have an item to be found
                   (if anybody has)
     neighbours    `neighbour_agreement`, from the items' vectors, joined by id; and items_without_vector
@@ -46,7 +48,8 @@ def judge(
     found: dict[str, Any] = {"items": len(table), "sizes": list(table.sizes)}
     if sequences is not None:
         told = read_sequences(sequences, table.ids, sequence_column)
-        found["behaviour"] = prefix_agreement(table.codes, table.sizes, told, categories, separator)
+        steps = told.known().tail(3) if held_out else told
+        found["behaviour"] = prefix_agreement(table.codes, table.sizes, steps, categories, separator)
         counting = judge_counting(table, told, progress)
         found |= {"counting": counting} if counting["users"] else {}
     if categories is not None:

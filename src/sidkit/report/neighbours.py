@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import Checked
 from ..engine import engine_of, native
 from ..errors import InputError, SpecError
 from ..geometry import unit
@@ -53,7 +54,7 @@ def neighbour_agreement(
     if not 1 <= neighbours < n or queries < 1:
         raise SpecError(f"cannot find {neighbours} neighbours of {queries} items among {n} items")
     asked = np.sort(np.random.default_rng(seed).choice(n, min(queries, n), replace=False))
-    near = nearest_rows(source, asked, neighbours, progress)
+    near = nearest_rows(Checked(source), asked, neighbours, progress)
     groups = prefix_numbers(array, sizes)
     hits = np.stack([(group[near] == group[asked][:, None]).sum(axis=1) for group in groups])
     room = np.stack([_others(group)[asked] for group in groups])
