@@ -656,6 +656,8 @@ class TestCommands:
             assert result.exit_code == 0, result.output
             return json.loads(result.stdout)["means"]
 
+        words = ["evaluate", str(tmp_path / "run"), str(tmp_path / "sequences.parquet"), "--device", "cpu"]
+        assert "with 6 SIDs generated per user" in CliRunner().invoke(app, words).stdout
         assert evaluated() == pytest.approx(facts["test"])
         assert evaluated("--constrained")["valid_share"] == 1
         assert evaluated("--invalid-consumes-rank")["item_mrr@20"] < facts["test"]["item_mrr@20"]

@@ -124,7 +124,7 @@ def evaluate(
     from ..errors import InputError, need
 
     need("torch", "retriever", "evaluating a retriever")
-    from ..report.counting import counted
+    from ..report.counting import CUTS, counted
     from ..retriever.retriever import Retriever
     from ..sequences import read_sequences
     from ..terminal import Terminal
@@ -146,6 +146,8 @@ def evaluate(
         print(json.dumps({"users": tally.count, "means": tally.means(), "sums": tally.sums, "counting": simple}))
         return
     print_figures(tally.means(), tally.count, simple)
+    if (most := beams or found.plan.beams) < max(CUTS):
+        print(f"with {most} SIDs generated per user, figures at more than {most} say no more than at {most}")
 
 
 def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, Mapping[str, float]]) -> None:
