@@ -22,6 +22,7 @@ Codes = NDArray[np.int32]
 
 BLOCK = 4096  # rows scored at once: 16 MB of float32 scores at 1,024 centroids
 PAIRS = 1 << 20  # numbers held at once while near-ties are settled
+SPARE = 2  # codewords beyond the k best by rounded scores that are scored again
 SMALL = 1 << 22  # multiplications below which a matrix product may take another path
 
 
@@ -100,15 +101,31 @@ def soft_sums(
     x = x[squared_length(x)[:, 0] > 0] if skip_zero else x
     if native.ready(x, k):
         return native.soft_sums(x, book, k, beta, scale)
-    index, score = top(x, book, k)
-    square = squared_length(x)
+    index, score = _exact_top(x, book, k)
+    square = squared_length(x.astype(np.float64, copy=False))
     if book.offset is None:  # the score is |x| cos
         length = np.sqrt(square)
-        similarity = (score / (length + (length == 0))).astype(np.float64)
+        similarity = score / (length + (length == 0))
     else:
-        similarity = 2.0 * scale * (score.astype(np.float64) - 0.5 * square)
+        similarity = 2.0 * scale * (score - 0.5 * square)
     mass, total = add_up(x, index, soft_weights(similarity, beta), len(book))
     return mass, total, similarity[:, 0].sum(keepdims=True)
+
+
+def _exact_top(x: Floats, book: Book, k: int) -> tuple[Codes, NDArray[np.float64]]:
+    """The k best codewords of every row and their scores in float64, chosen by these among a few more: (n, k), (n, k).
+
+    So a fit comes to the same codebooks with the compiled kernels and without them.
+    """
+    index = top(x, book, min(k + SPARE, len(book)))[0]
+    score = np.empty(index.shape)
+    step = max(1, PAIRS // (x.shape[1] * index.shape[1]))
+    for start in range(0, len(x), step):
+        some = slice(start, start + step)
+        score[some] = np.einsum("nd,nkd->nk", x[some].astype(np.float64, copy=False), book.exact[index[some]])
+    score += book.exact_offset[index]
+    order = np.lexsort((index, -score), axis=1)[:, :k]
+    return np.take_along_axis(index, order, 1), np.take_along_axis(score, order, 1)
 
 
 def soft_weights(score: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
