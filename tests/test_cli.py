@@ -224,6 +224,11 @@ def test_an_output_is_never_an_input(made, tmp_path):
     assert "name a file or folder" in sidkit("fit", "items.parquet", "-o", "", check=1, cwd=tmp_path)
 
 
+def test_commands_without_arguments_say_what_is_missing():
+    for command in ("fit", "encode"):
+        assert "Missing argument" in sidkit(command, check=2)
+
+
 def test_options_that_say_nothing_are_refused(made):
     assert "is fitted already" in sidkit("show", made / "tok", "--sizes", "3-3", check=1)
     assert "--map must be one of auto, tsne, pca" in sidkit("report", made / "sids.parquet", "--map", "foo", check=1)

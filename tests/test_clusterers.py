@@ -296,3 +296,21 @@ def test_learned_bits_reconstruct_better_than_random_ones(rng):
 def test_specs_that_make_no_sense_are_refused(make, message):
     with pytest.raises(sidkit.SidkitError, match=message):
         make()
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_a_mixture_of_rows_without_residuals_can_be_saved_and_loaded(kinds, tmp_path):
+    X = np.repeat(np.eye(3)[:kinds], 20, axis=0).astype(np.float32)
+    fitted = sidkit.rq_gmm((2, 2)).fit(X)
+    fitted.save(tmp_path / "tok")
+    np.testing.assert_array_equal(sidkit.load(tmp_path / "tok").encode(X), fitted.encode(X))
+
+
+def test_bits_of_normalised_rows_do_not_see_their_lengths(rng, tmp_path):
+    X = rng.normal(size=(300, 8)).astype(np.float32)
+    fitted = Tokenizer((FSQ(6, 2, "itq", normalize=True),)).fit(X)
+    codes = fitted.encode(X)
+    assert len(np.unique(codes, axis=0)) > 20
+    np.testing.assert_array_equal(fitted.encode(X * rng.uniform(0.1, 9.0, (300, 1)).astype(np.float32)), codes)
+    fitted.save(tmp_path / "tok")
+    np.testing.assert_array_equal(sidkit.load(tmp_path / "tok").encode(3 * X), codes)

@@ -101,3 +101,37 @@ def test_a_discarded_folder_is_gone_whole_even_if_removing_it_is_cut_short(tmp_p
     assert not folder.exists()
     assert len(list(tmp_path.iterdir())) == 1  # hidden, for the next writer to sweep away
     discard(folder)  # nothing to do, nothing said
+
+
+def test_other_files_of_a_folder_survive_whatever_happens(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "notes.txt").write_text("mine")
+    (folder / "logs" / "a").write_text("also mine")
+    (folder / "weights").write_text("old")
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    for when in ("_exchange", "_link", "_flush"):
+        with monkeypatch.context() as broken:
+            broken.setattr(f"sidkit.files.{when}", stopped)
+            with pytest.raises(KeyboardInterrupt), replace_folder(folder) as temporary:
+                (temporary / "weights").write_text("new")
+        assert (folder / "notes.txt").read_text() == "mine"
+        assert (folder / "weights").read_text() == "old"
+    with replace_folder(folder) as temporary:
+        (temporary / "weights").write_text("new")
+    assert {path.name for path in folder.iterdir()} == {"notes.txt", "logs", "weights"}
+    assert (folder / "logs" / "a").read_text() == "also mine"
+    assert (folder / "weights").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    with replace_folder(tmp_path / "link") as temporary:
+        (temporary / "weights").write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "model" / "weights").read_text() == "new"

@@ -354,3 +354,20 @@ def test_a_fit_without_kernels_still_gives_codes(tmp_path):
         "print(sidkit.prq_kmeans(sizes=(8, 4), iterations=3).fit(x, seed=0).encode(x).shape)"
     )
     assert fresh_process(tmp_path, script, SIDKIT_NATIVE="0") == "(400, 2)"
+
+
+@needs_kernels
+@pytest.mark.parametrize("top_k", [1, 2, 5])
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_a_fit_comes_to_the_same_codes_with_the_kernels_and_without_them(metric, top_k, monkeypatch):
+    """Rows without structure: the least difference in one pass would grow from pass to pass."""
+    from sidkit.level import PROJECT, SUBTRACT, Level
+    from sidkit.tokenizer import Tokenizer
+
+    x = rows(20_000, 24)
+    step = PROJECT if metric == "cosine" else SUBTRACT
+    spec = Tokenizer(tuple(Level(KMeans(K, metric, top_k), step) for K in (16, 128)))
+    found = [spec.fit(x, seed=0).fit_codes]
+    monkeypatch.setattr(native, "ready", lambda x, k=1: False)
+    found.append(spec.fit(x, seed=0).fit_codes)
+    np.testing.assert_array_equal(*found)

@@ -483,3 +483,12 @@ def test_ray_stands_with_or_without_an_address():
     for words in (["--ray"], ["--ray", "--seed", "1"], ["--ray", "auto"]):
         told = CliRunner().invoke(app, ["fit", "-", "-o", "tok", *words])
         assert "JSON lines come to this process alone" in str(told.exception), told.output
+
+
+def test_files_that_share_no_folder_but_the_root_keep_their_names():
+    from pathlib import Path
+
+    from sidkit.fleet.encode import _under
+
+    paths = [Path("/data1/a.parquet"), Path("/data2/b.parquet")]
+    assert _under(paths, Path("/out")) == [Path("/out/data1/a.parquet"), Path("/out/data2/b.parquet")]

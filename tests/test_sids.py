@@ -130,3 +130,22 @@ def test_a_table_without_items_is_written_and_read(tmp_path):
     assert len(again) == 0
     assert again.sizes == (4, 4)
     assert again.items_of("<a_1>") == []
+
+
+def test_codes_are_never_bent_into_range(tmp_path):
+    for codes in ([[2**32 + 1]], np.array([[2**63 + 1]], np.uint64), [[-1]]):
+        with pytest.raises(sidkit.SidkitError, match=r"between 0 and|outside|below"):
+            SidTable(["a"], codes, [4])
+    for codes, said in (([[1.7, 2.2]], "lists of double"), (["x"], "holds string"), ([[1, None]], "codes missing")):
+        pq.write_table(pa.table({"item_id": ["a"], "codes": codes}), tmp_path / "t.parquet")
+        with pytest.raises(sidkit.SidkitError, match=said):
+            SidTable.from_parquet(tmp_path / "t.parquet")
+    table = pa.table({"item_id": ["a"], "codes": [[1]]}).replace_schema_metadata({"sidkit.sizes": "[1e999]"})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(sidkit.SidkitError, match="note on sizes"):
+        SidTable.from_parquet(tmp_path / "t.parquet")
+
+
+def test_a_sid_as_the_table_writes_it_finds_its_items():
+    table = SidTable([1, 2], [[0, 1], [1, 1]], (2, 2))
+    assert table.items_of(table.strings()[1]) == [2]

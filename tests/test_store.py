@@ -221,3 +221,12 @@ def test_a_spec_survives_json():
 def test_specs_that_are_wrong_name_the_place(plain, message):
     with pytest.raises(sidkit.SidkitError, match=message):
         from_plain(plain)
+
+
+def test_a_folder_of_another_library_is_left_alone(rng, tmp_path):
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    fitted = sidkit.prq_kmeans((4,)).fit(rng.normal(size=(50, 4)).astype(np.float32))
+    with pytest.raises(sidkit.SidkitError, match="holds other things"):
+        fitted.save(tmp_path / "bert")
+    assert (tmp_path / "bert" / "config.json").read_text() == '{"model_type": "bert"}'

@@ -366,3 +366,40 @@ def test_no_centroid_starts_empty_while_the_draw_holds_different_rows(rng):
     for seed in range(5):
         start = sidkit.rq_kmeans((10,), iterations=0, normalize=False).fit(X, seed=seed).codebooks[0]
         assert len(np.unique(start, axis=0)) == 10
+
+
+def test_rows_that_do_not_fit_what_is_computed_in_are_refused(rng):
+    fitted = sidkit.prq_kmeans((8, 8)).fit(rng.normal(size=(200, 6)).astype(np.float32))
+    X = rng.normal(size=(5, 6))
+    np.testing.assert_array_equal(fitted.encode(X), fitted.encode(X.astype(np.float32)))
+    for scale in (1e60, 1e25, 1e-30):
+        with pytest.raises(sidkit.SidkitError, match="5 of 5 rows cannot be used"):
+            fitted.encode(X * scale)
+
+
+def test_numbers_of_numpy_are_numbers(rng, tmp_path):
+    X = rng.normal(size=(60, 4)).astype(np.float32)
+    spec = sidkit.prq_kmeans(np.array([4, 3]), top_k=np.int64(2), beta=np.float32(15), iterations=np.int64(3))
+    spec.fit(X).save(tmp_path / "tok")
+    plain = sidkit.prq_kmeans((4, 3), iterations=3).fit(X)
+    np.testing.assert_array_equal(sidkit.load(tmp_path / "tok").encode(X), plain.encode(X))
+
+
+def test_most_rows_being_copies_leaves_no_codes_unused(rng):
+    X = np.concatenate([rng.normal(size=(600, 8)), np.tile(rng.normal(size=(1, 8)), (5400, 1))]).astype(np.float32)
+    for make in (sidkit.rq_kmeans, sidkit.prq_kmeans):
+        codes = make((64,)).fit(X, seed=0).fit_codes
+        assert len(np.unique(codes)) > 60
+
+
+def test_unfinished_work_on_other_rows_is_not_gone_on_with(rng, tmp_path):
+    X = rng.normal(size=(3000, 6)).astype(np.float32)
+    Y = X.copy()
+    Y[[776, 777, 778, 779]] *= -1  # some that no fingerprint of a sample sees
+    spec = sidkit.prq_kmeans((8, 8), iterations=4)
+    fitted = spec.fit(X, checkpoint=tmp_path / "fit")
+    fitted.encode(X, checkpoint=tmp_path / "encode")
+    with pytest.raises(sidkit.SidkitError, match="is of another fit"):
+        spec.fit(Y, checkpoint=tmp_path / "fit")
+    with pytest.raises(sidkit.SidkitError, match="is of another fit"):
+        fitted.encode(Y, checkpoint=tmp_path / "encode")

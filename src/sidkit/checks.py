@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,18 @@ __all__ = ["Checked", "bad_rows_error", "find_bad_rows", "require_good_rows"]
 Look = Callable[[NDArray[Any]], None]
 
 
-def find_bad_rows(source: Source, progress: Progress | None = None, look: Look | None = None) -> dict[int, str]:
+def find_bad_rows(
+    source: Source, progress: Progress | None = None, look: Look | None = None, dtype: Any = None
+) -> dict[int, str]:
     """Row number -> what is wrong with it, for every row that holds NaN or infinity or is zero.
 
-    look, where given, sees every chunk in passing.
+    look, where given, sees every chunk in passing; dtype is what is computed in, if not the rows' own.
     """
     report, start, bad = progress or Silent(), 0, {}
     for x in source.chunks(CHUNK):
         if look is not None:
             look(x)
+        x = _as(x, dtype)
         for row in np.flatnonzero(~_usable(x)):
             bad[start + int(row)] = _complaint(x[row])
         start += len(x)
@@ -34,20 +38,25 @@ def find_bad_rows(source: Source, progress: Progress | None = None, look: Look |
     return bad
 
 
-def require_good_rows(source: Source, progress: Progress | None = None, look: Look | None = None) -> None:
+def require_good_rows(
+    source: Source, progress: Progress | None = None, look: Look | None = None, dtype: Any = None
+) -> None:
     """An error that counts the bad rows and names the first few, or nothing."""
-    bad = find_bad_rows(source, progress, look)
+    bad = find_bad_rows(source, progress, look, dtype)
     if bad:
         raise bad_rows_error(source, bad)
 
 
+@dataclass(frozen=True, eq=False)
 class Checked(Wrapped):
     """A source whose rows are checked as they are read. The first bad one ends the work; the error counts all."""
 
+    computed_in: Any = None  # a dtype, if not the rows' own
+
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         for x in self.source.chunks(size, start):
-            if not _usable(x).all():
-                require_good_rows(self.source)
+            if not _usable(_as(x, self.computed_in)).all():
+                require_good_rows(self.source, dtype=self.computed_in)
             yield x
 
 
@@ -60,6 +69,11 @@ def bad_rows_error(source: Source, bad: Mapping[int, str]) -> BadRowsError:
         "repair them, or leave them out with --bad-rows drop",
         list(bad),
     )
+
+
+def _as(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    with np.errstate(over="ignore", under="ignore"):
+        return x if dtype is None else x.astype(dtype, copy=False)
 
 
 def _usable(x: NDArray[Any]) -> NDArray[np.bool_]:

@@ -40,20 +40,37 @@ def replace_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def replace_folder(path: Path) -> Iterator[Path]:
     """A temporary folder to fill; on success it becomes `path`. Other files of an existing folder are kept."""
+    path = path.resolve()  # of a link, what it names
     with _neighbour(path) as temporary:
         temporary.mkdir()
         yield temporary
         for file in temporary.iterdir():
             _flush(file)
-        _flush(temporary)
         if not path.exists():
+            _flush(temporary)
             os.rename(temporary, path)
         else:
+            for old in path.iterdir():
+                if not (temporary / old.name).exists():
+                    _link(old, temporary / old.name)
+            _flush(temporary)
             _exchange(temporary, path)
-            for old in temporary.iterdir():
-                if not (path / old.name).exists():
-                    os.rename(old, path / old.name)
         _flush(path.parent)
+
+
+def _link(old: Path, new: Path) -> None:
+    """The same file or folder under another name, or a copy where there are no links."""
+
+    def one(source: str, target: str) -> None:
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError:
+            shutil.copy2(source, target, follow_symlinks=False)
+
+    if old.is_dir() and not old.is_symlink():
+        shutil.copytree(old, new, symlinks=True, copy_function=one)
+    else:
+        one(str(old), str(new))
 
 
 def discard(folder: Path) -> None:

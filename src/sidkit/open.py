@@ -55,7 +55,7 @@ def as_rows(
         report.start("check", source.shape[0])
         source = checked_copy(source, scratch, report)
     elif check == "read":
-        source = Checked(source)
+        source = Checked(source, dtype)
     if device.startswith("cuda"):
         from .rows_cuda import on_device
 

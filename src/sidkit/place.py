@@ -45,11 +45,11 @@ def work_of_fit(stages: Iterable[Any]) -> float:
 def require_gpu(device: str) -> None:
     """An error if there is no such CUDA device."""
     torch = need("torch", "torch", "computing on a CUDA device")
-    need("triton", "torch", "computing on a CUDA device")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     number = device.partition(":")[2] or "0"
     if count == 0:
         raise SpecError("there is no CUDA device here; use --device cpu")
+    need("triton", "torch", "computing on a CUDA device")
     if not number.isdigit() or int(number) >= count:
         raise SpecError(f"there is no device {device!r}; this machine has cuda:0 to cuda:{count - 1}")
 

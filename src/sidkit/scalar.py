@@ -28,6 +28,7 @@ class FittedFSQ:
     directions: NDArray[Any]  # W: (d, bits)
     bias: NDArray[Any]  # (bits,)
     count: int  # tokens
+    normalize: bool = False
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -39,6 +40,7 @@ class FittedFSQ:
 
     def tokens(self, x: Array, codes: Array) -> Array:
         wide = x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
+        wide = unit(wide) if self.normalize else wide
         bits = (wide @ like(self.directions, wide) + like(self.bias, wide)) > 0
         each = bits.shape[1] // self.count
         weights = like((2 ** np.arange(each)).astype(np.float64), wide)
@@ -92,11 +94,11 @@ class FSQ:
             find = _itq if self.projection == "itq" else _random
             directions, bias = find(x, self.bits, rng, self.use_bias)
         run.progress.advance(rows.shape[0])
-        return FittedFSQ(directions.astype(rows.dtype), bias.astype(rows.dtype), self.tokens)
+        return FittedFSQ(directions.astype(rows.dtype), bias.astype(rows.dtype), self.tokens, self.normalize)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedFSQ:
         directions = require_array(arrays, "directions", (d, self.bits))
-        return FittedFSQ(directions, require_array(arrays, "bias", (self.bits,)), self.tokens)
+        return FittedFSQ(directions, require_array(arrays, "bias", (self.bits,)), self.tokens, self.normalize)
 
     def _learn(self, rows: Rows, x: NDArray[np.float64], run: Run) -> tuple[NDArray[Any], NDArray[Any]]:
         """Straight-through training from the ITQ directions and the best linear decoder of their bits.

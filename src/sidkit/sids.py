@@ -138,6 +138,7 @@ class SidTable:
 
     def rows_of(self, sid: Sequence[int] | str) -> NDArray[np.int64]:
         """The row numbers of all items whose SID starts with these codes."""
+        sid = sid.as_py() if isinstance(sid, pa.Scalar) else sid  # as `strings` gives them
         prefix = TEMPLATES["letters"].parse(sid) if isinstance(sid, str) else tuple(int(code) for code in sid)
         if len(prefix) > len(self.sizes):
             raise InputError(f"{len(prefix)} codes asked for, but these SIDs have {len(self.sizes)}")
@@ -202,7 +203,9 @@ class SidTable:
         codes = _matrix_of(table.column("codes"), str(path))
         kept = (table.schema.metadata or {}).get(b"sidkit.sizes")
         if sizes is None:
-            sizes = json.loads(kept) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
+            sizes = (
+                _kept_sizes(kept, path) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
+            )
         return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes)
 
     @cached_property
@@ -230,6 +233,14 @@ def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[np
     return numbers
 
 
+def _kept_sizes(text: bytes, path: Any) -> list[int]:
+    try:
+        sizes = [int(size) for size in json.loads(text)]
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(f"{path}: its note on sizes cannot be read: {text[:80]!r}") from None
+    return sizes
+
+
 def _strings(codes: NDArray[np.int32], sizes: Sequence[int], template: Template | str) -> Any:
     form = template_named(template) if isinstance(template, str) else template
     words = [pa.array(form.words(level, size), pa.string()) for level, size in enumerate(sizes)]
@@ -250,16 +261,23 @@ def _code_array(codes: Any) -> NDArray[np.int32]:
     array = np.asarray(codes)
     if array.ndim != 2 or array.dtype.kind not in "iu":
         raise InputError(f"codes must be whole numbers of shape (n, levels); got {array.dtype} {array.shape}")
+    if array.size and not 0 <= int(array.min()) <= int(array.max()) < 1 << 31:
+        raise InputError(f"codes must lie between 0 and 2^31; these go from {array.min()} to {array.max()}")
     return array.astype(np.int32, copy=False)
 
 
 def _matrix_of(column: Any, path: str) -> NDArray[np.int32]:
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        raise InputError(f"{path}: 'codes' holds {kind}, not lists of integers")
+    if not pa.types.is_integer(kind.value_type):
+        raise InputError(f"{path}: 'codes' holds lists of {kind.value_type}, not of integers")
     flat = column.combine_chunks()
     flat = pa.concat_arrays(flat.chunks) if isinstance(flat, pa.ChunkedArray) else flat
     lengths = pc.unique(pc.list_value_length(flat)).to_pylist()
     if flat.null_count or len(lengths) > 1 or None in lengths:
         raise InputError(f"{path}: rows of 'codes' have different lengths ({lengths[:4]})")
     width = lengths[0] if lengths else 0
-    values = flat.flatten().to_numpy(zero_copy_only=False)
-    matrix: NDArray[np.int32] = values.reshape(len(flat), width).astype(np.int32)
-    return matrix
+    if flat.flatten().null_count:
+        raise InputError(f"{path}: there are codes missing")
+    return _code_array(flat.flatten().to_numpy(zero_copy_only=False).reshape(len(flat), width))

@@ -16,6 +16,8 @@ from importlib.metadata import entry_points
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from .errors import SpecError, did_you_mean
 
 __all__ = ["KINDS", "from_plain", "kind_named", "to_plain"]
@@ -46,7 +48,7 @@ def to_plain(spec: Any) -> Any:
         return {"kind": type(spec).__name__} | {f.name: to_plain(getattr(spec, f.name)) for f in fields(spec)}
     if isinstance(spec, tuple | list):
         return [to_plain(item) for item in spec]
-    return spec
+    return spec.item() if isinstance(spec, np.generic) else spec
 
 
 def from_plain(plain: Any, where: str = "spec") -> Any:

@@ -80,7 +80,12 @@ class Run:
                 f"cannot draw {size} initial centroids from {n} rows; use codebooks of at most {n}, or give more rows"
             )
         if self.init is None or level >= len(self.init) or self.init[level] is None:
-            return _different_first(rows.sample(min(n, 2 * size), self.seed_of(level)))[:size]
+            drawn = 2 * size
+            x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
+            while different < size and drawn < n:  # most rows are copies
+                drawn *= 4
+                x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
+            return x[:size]
         numbers = np.asarray(self.init[level])
         if numbers.shape != (size,) or numbers.dtype.kind not in "iu":
             raise SpecError(
@@ -92,9 +97,9 @@ class Run:
         return rows.take(numbers.astype(np.int64))
 
 
-def _different_first(x: NDArray[Any]) -> NDArray[Any]:
-    """The same rows in the same order, but repeated ones and zeros last."""
+def _different_first(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """The same rows in the same order, but repeated ones and zeros last; and how many come before those."""
     first = np.unique(x + 0.0, axis=0, return_index=True)[1]
     again = np.ones(len(x), bool)
     again[first] = ~x[first].any(axis=1)
-    return x[np.argsort(again, kind="stable")]
+    return x[np.argsort(again, kind="stable")], int((~again).sum())

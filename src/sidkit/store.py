@@ -53,8 +53,17 @@ def check_target(path: Path) -> None:
     """An error if a tokenizer cannot be written here without losing something else."""
     if path.is_file():
         raise StoreError(f"{path} is a file; name a folder to write the tokenizer to")
-    if path.is_dir() and any(path.iterdir()) and not (path / CONFIG).is_file():
+    if path.is_dir() and any(path.iterdir()) and not _is_ours(path / CONFIG):
         raise StoreError(f"{path} holds other things and no tokenizer; name a new or empty folder")
+
+
+def _is_ours(config: Path) -> bool:
+    """Whether it is a tokenizer's, whole or broken: it says so at its beginning."""
+    try:
+        with config.open("rb") as file:
+            return FORMAT.encode() in file.read(4096)
+    except OSError:
+        return False
 
 
 def save(fitted: FittedTokenizer, path: Path) -> Path:

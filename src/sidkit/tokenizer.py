@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .card import fingerprint
+from .card import fingerprint, unchanged
 from .checkpoint import Checkpoint
 from .engine import native
 from .errors import InputError, SpecError
 from .geometry import Array
-from .open import as_rows
+from .open import as_rows, as_source
 from .place import place_of, work_of_fit
 from .prepare import FittedRemoveMean
 from .progress import Progress, Silent
@@ -62,11 +62,14 @@ class Tokenizer:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
         report = progress or Silent()
         beside = None if checkpoint is None else Path(checkpoint).absolute().parent
+        if not hasattr(X, "reduce") and not getattr(X, "is_cuda", False):
+            X = as_source(X)
         rows = as_rows(X, device, report, scratch=beside, work=work_of_fit(self.stages))
         if rows.shape[0] == 0:
             raise InputError("there are no rows to fit")
-        mark = fingerprint(rows)
-        kept = None if checkpoint is None else Checkpoint(checkpoint, self._identity(int(seed), init, mark))
+        mark, kept = fingerprint(rows), None
+        if checkpoint is not None:
+            kept = Checkpoint(checkpoint, self._identity(int(seed), init, mark + unchanged(X)))
         run = Run(int(seed), init, report, device, kept)
         fitted: list[Fitted] = []
         for i, stage in enumerate(self.stages):
@@ -109,7 +112,7 @@ class FittedTokenizer:
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many codewords each token can take."""
-        return tuple(size for stage in self.stages for size in stage.sizes)
+        return tuple(int(size) for stage in self.stages for size in stage.sizes)
 
     @property
     def mean(self) -> NDArray[Any] | None:
@@ -118,7 +121,10 @@ class FittedTokenizer:
 
     @property
     def codebooks(self) -> list[NDArray[Any]]:
-        """The centroids behind each token, (K, d) each, in the space the token is decided in."""
+        """The centroids behind each token, (K, d) each, in the space the token is decided in.
+
+        A level with a codebook per parent has them all in one array, parent after parent; FSQ tokens have none.
+        """
         return [book for stage in self.stages for book in getattr(stage, "codebooks", ())]
 
     @property
@@ -190,7 +196,7 @@ class Chain:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(size for stage in self.stages for size in stage.sizes)
+        return tuple(int(size) for stage in self.stages for size in stage.sizes)
 
     def tokens(self, x: Array, codes: Array) -> Array:
         if native.ready(x):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .card import fingerprint
+from .card import fingerprint, unchanged
 from .checkpoint import Checkpoint
 from .checks import Checked
 from .open import as_rows, as_source
@@ -67,10 +67,10 @@ def encode_in_windows(
 
     ran, where given, is filled with where the others were.
     """
-    source = Checked(as_source(X))
+    source = Checked(as_source(X), np.dtype(fitted.dtype))
     rows = as_rows(source, "cpu", report, d=fitted.d, check="done")
     device = chosen(device, source, sum(fitted.sizes) if fitted.dtype == "float32" else 0.0)
-    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16)))
+    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16) + unchanged(source)))
     out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
     report.start("encode", len(out))
     for start in range(0, len(out), WINDOW):

@@ -39,7 +39,7 @@ class WithRay(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         full = []
-        for word, after in zip(args, [*args[1:], ""], strict=True):
+        for word, after in zip(args, [*args[1:], ""], strict=False):
             full.append(word)
             if word == "--ray" and not ADDRESS.fullmatch(after):
                 full.append(HERE)

@@ -136,6 +136,8 @@ class GMM:
 
     def update(self, clusters: Mixture, sums: Sums) -> Mixture:
         mass, total, square, likelihood = (np.asarray(part) for part in sums)
+        if not mass.sum() > 0:  # there is no row but such as are left out
+            return clusters
         alive = (mass > EMPTY)[:, None]
         safe = np.where(alive, mass[:, None], 1.0)
         means = np.where(alive, total / safe, clusters.means)

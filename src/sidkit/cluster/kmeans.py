@@ -139,7 +139,7 @@ class KMeans:
 
 def check_size(size: int) -> None:
     """A codebook has between 1 and 2^31 - 1 codewords."""
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size < 2**31:
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 1 <= size < 2**31:
         raise SpecError(f"a codebook size must be a whole number from 1 on, not {size!r}")
 
 

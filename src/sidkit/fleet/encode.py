@@ -95,7 +95,7 @@ def _good(order: Order, source: Embeddings) -> Embeddings:
 
 def _under(paths: Sequence[Where], folder: Where) -> list[Where]:
     common = paths[0].parent
-    while not all(str(path).startswith(f"{common}/") for path in paths):
+    while not all(str(path).startswith(f"{str(common).rstrip('/')}/") for path in paths):
         common = common.parent
     inner: Any = [path.relative_to(common) for path in paths]  # type: ignore[arg-type]
     named: list[Where] = [folder / str(path.with_suffix(".parquet")) for path in inner]
