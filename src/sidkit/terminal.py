@@ -131,7 +131,7 @@ def print_comparison(found: Comparison) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
     for heading, _ in found.columns():
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     for label in found.figures:
         cells = zip(found.cells(label), ranks[label], strict=True)
         table.add_row(Text(plain(label)), *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))

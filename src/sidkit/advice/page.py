@@ -38,9 +38,10 @@ def _panel(advice: Advice, name: str, groups: list[str], lengths: list[int]) -> 
     for tone, length in enumerate(lengths):
         some = [one for one in advice.candidates if len(one.sizes) == length]
         places = [float(groups.index(_group(one))) for one in some]
-        half = [(getattr(one, f"{name}_high") - getattr(one, f"{name}_low")) / 2 for one in some]
+        values = [(getattr(one, name), getattr(one, f"{name}_low"), getattr(one, f"{name}_high")) for one in some]
+        reach = [(value - low, high - value) for value, low, high in values]
         title = f"{length} levels" if length > 1 else "1 level"
-        series.append(Series(title, places, [getattr(one, name) for one in some], tone, "bars", half))
+        series.append(Series(title, places, [value for value, _, _ in values], tone, "bars", reach))
     wanted = getattr(advice.target, name)
     if wanted is not None:
         series.append(Series("target", [-0.5, len(groups) - 0.5], [wanted, wanted], GUIDE))

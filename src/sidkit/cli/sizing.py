@@ -133,7 +133,7 @@ def _print(found: "Advice", command: str) -> None:
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("sizes", "codewords", "ICR", "SIDs per item", "largest bucket", "fitted on", "meets"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=heading == "sizes")
     for one in found.candidates:
         figures = (interval(one, name) for name in ("icr_per_sid", "sids_per_item", "largest_bucket"))
         on = "all" if one.measured else f"{one.fitted_on:,}"

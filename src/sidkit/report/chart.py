@@ -20,7 +20,7 @@ class Series:
     y: Sequence[float]
     tone: int = 0
     kind: Literal["line", "dots", "bars"] = "line"
-    spread: Sequence[float] = ()  # half-lengths of whiskers on bars
+    spread: Sequence[float | tuple[float, float]] = ()  # of whiskers on bars: half their lengths, or (below, above)
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def _verdict(found: Comparison, sides: Sequence[Side]) -> str:
         elif lead > 2 * spread:
             headline += f" Its lead over {order[1]} is larger than seeds explain."
         else:
-            headline = f"{best} and {order[1]} cannot be told apart: seeds differ as much as they do."
+            headline = f"{best} and {order[1]} cannot be told apart: the lead is under twice what seeds differ by."
         numbers.append((f"{lead:.2f}", f"points ahead of {order[1]}"))
         numbers.append((f"±{spread:.2f}" if seeds > 1 else "?", "points between seeds (standard deviation)"))
     cells = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in numbers)

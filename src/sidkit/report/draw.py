@@ -95,8 +95,14 @@ def shown(value: float, percent: bool = False) -> str:
 
 
 def _heights(panel: Panel) -> list[float]:
-    tops = [y + s for one in panel.series if one.spread for y, s in zip(one.y, one.spread, strict=True)]
-    return [y for one in panel.series for y in one.y] + tops
+    ends = [_ends(y, s) for one in panel.series if one.spread for y, s in zip(one.y, one.spread, strict=True)]
+    return [y for one in panel.series for y in one.y] + [top for _, top in ends]
+
+
+def _ends(y: float, spread: float | tuple[float, float]) -> tuple[float, float]:
+    """Where a whisker begins and ends."""
+    below, above = spread if isinstance(spread, tuple) else (spread, spread)
+    return max(y - below, 0.0), y + above
 
 
 def _range(panel: Panel, values: Sequence[float], from_zero: bool = False) -> tuple[float, float]:
@@ -160,9 +166,8 @@ def _bars(panel: Panel, one: Series, place: int, together: int, across: Scale, u
         marks.append(Rect(left + 1, up(y), width - 2, up(0) - up(y), one.tone, tip))
         top = y
         if one.spread:
-            top = y + one.spread[i]
+            low, top = _ends(y, one.spread[i])
             middle = left + width / 2
-            low = max(y - one.spread[i], 0.0)
             marks.append(Path([(middle, up(low)), (middle, up(top))], "whisker"))
         if panel.values and width >= LETTER * len(value) * 0.8:
             marks.append(Label(left + width / 2, up(top) - 4, value, "value"))

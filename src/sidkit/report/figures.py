@@ -77,7 +77,7 @@ def bucket_panel(title: str, counts: Sequence[Counts], **ranges: Any) -> Panel:
         value, first = np.unique(sizes, return_index=True)
         at = _thinned(np.log(value + 1.0))
         x, y = value[at], (len(sizes) - first)[at]
-        x, y = np.r_[x[:1], np.repeat(x, 2)[:-1], x[-1:]], np.r_[y[:1], np.repeat(y, 2)[1:], 1]
+        x, y = np.r_[1, np.repeat(x, 2)[:-1], x[-1:]], np.r_[y[:1], np.repeat(y, 2)[1:], 1]
         series.append(Series(f"level {level + 1}", x.tolist(), y.tolist(), level))
     return Panel(title, "items", "prefixes with at least so many", series, log=True, **ranges)
 

@@ -70,9 +70,9 @@ def _add(axes: Any, mark: Mark) -> None:
             colour, width, dash = LINES.get(style, (COLOURS[tone % len(COLOURS)], 1.3, "-"))
             if style == "whisker":
                 colour, width = "#111111", 0.9
-            axes.plot(*zip(*points, strict=True), color=colour, lw=width, ls=dash, solid_capstyle="round")
+            axes.plot(*zip(*points, strict=True), color=colour, lw=width, ls=dash, solid_capstyle="round", zorder=2)
         case Rect(x, y, width, height, tone):
-            axes.bar(x, -height, width, y + height, align="edge", color=COLOURS[tone % len(COLOURS)])
+            axes.bar(x, -height, width, y + height, align="edge", color=COLOURS[tone % len(COLOURS)], zorder=2)
         case Dots(points, tone) if points:
             marker, colour = MARKERS[tone % len(MARKERS)], COLOURS[tone % len(COLOURS)]
             axes.plot(*zip(*points, strict=True), marker, color=colour, ms=3.2, mew=0, alpha=0.62)

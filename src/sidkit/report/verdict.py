@@ -7,7 +7,7 @@ the page and in docs/reading-the-report.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import floor, prod
 from typing import Any
 
 __all__ = ["GRADES", "LIMITS", "verdict"]
@@ -30,9 +30,10 @@ def verdict(figures: Mapping[str, Any], sizes: Sequence[int], heaviest: int) -> 
     A level can have no more codes in use than there are items, so levels are judged by min(size, items).
     """
     n = int(figures["items"])
+    levels = _levels(figures, sizes, n)
     findings = [
-        _collisions(figures),
-        *_levels(figures, sizes, n),
+        _collisions(figures, any(found["grade"] == "poor" for found in levels)),
+        *levels,
         _bucket(figures),
         _balance(heaviest, min(sizes[0], n), n),
         *_room(figures, sizes, n),
@@ -69,7 +70,7 @@ def _finding(grade: str, short: str, text: str) -> dict[str, str]:
     return {"grade": grade, "short": short, "text": text}
 
 
-def _collisions(figures: Mapping[str, Any]) -> dict[str, str]:
+def _collisions(figures: Mapping[str, Any], collapsed: bool) -> dict[str, str]:
     share = figures["collision_per_item"]
     grade = _grade("sharing", share)
     short = {"good": "few items share a SID", "watch": "some items share a SID", "poor": "most items share a SID"}[
@@ -77,9 +78,11 @@ def _collisions(figures: Mapping[str, Any]) -> dict[str, str]:
     ]
     tail = {
         "good": "A generated SID nearly always names one item.",
-        "watch": "Whoever generates such a SID must still choose among its items; see the collision groups.",
-        "poor": "More codes per level, or one more level, would tell these items apart; see the collision groups.",
+        "watch": "Whoever generates such a SID must still choose among its items; a report page lists them.",
+        "poor": "More codes per level, or one more level, would tell these items apart; a report page lists them.",
     }[grade]
+    if grade == "poor" and collapsed:
+        tail = "There are codes enough, but they are not used; a report page lists the items."
     return _finding(grade, short, f"{share:.1%} of items share their SID with another item. {tail}")
 
 
@@ -102,8 +105,9 @@ def _levels(figures: Mapping[str, Any], sizes: Sequence[int], n: int) -> list[di
         found.append(_finding(grade, f"level {level + 1} {what}", text))
     if not found:
         least = min(_used(figures, sizes, level) / min(size, n) for level, size in enumerate(sizes))
-        share = "all" if least == 1 else f"at least {least:.0%}"
-        return [_finding("good", "every level is used", f"Every level has {share} of its codes in use.")]
+        share = "all" if least == 1 else f"at least {floor(100 * least)}%"
+        codes = "its codes" if n >= max(sizes) else f"the codes that {n:,} items can have"
+        return [_finding("good", "every level is used", f"Every level has {share} of {codes} in use.")]
     return found
 
 

@@ -11,8 +11,8 @@ function listed(item, known = 0, extra = null) {
   const codes = rest ? h("a", { class: "sid", href: toPrefix(item.side, item.prefix) }, rest) : null;
   return h(
     "li", {},
-    h("a", { class: "title", href: toItem(item.id) }, item.text || item.id),
-    h("span", { class: "meta" }, extra, item.text ? h("span", { class: "id" }, item.id) : null, codes),
+    h("a", { class: "title", href: toItem(item.id) }, item.text?.trim() || item.id),
+    h("span", { class: "meta" }, extra, item.text?.trim() ? h("span", { class: "id" }, item.id) : null, codes),
   );
 }
 
