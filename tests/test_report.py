@@ -85,7 +85,21 @@ class TestVerdict:
 
     def test_a_level_is_not_asked_for_more_codes_than_there_are_items(self):
         codes = np.arange(40)[:, None]
-        assert assess(SidTable(np.arange(40), codes, (4096,)))["verdict"]["grade"] == "good"
+        verdict = assess(SidTable(np.arange(40), codes, (4096,)))["verdict"]
+        assert verdict["grade"] == "good"
+        assert any("all of the codes that 40 items can have in use" in found["text"] for found in verdict["findings"])
+
+    def test_nearly_all_codes_are_not_all(self):
+        codes = np.arange(2000)[:, None] % 255
+        findings = assess(SidTable(np.arange(2000), codes, (256,)))["verdict"]["findings"]
+        assert any("at least 99% of its codes in use" in found["text"] for found in findings)
+
+    def test_more_codes_are_not_advised_where_those_there_are_lie_idle(self):
+        text = {
+            found["short"]: found["text"]
+            for found in assess(SidTable(range(99), np.zeros((99, 2), int), (64, 64)))["verdict"]["findings"]
+        }
+        assert "they are not used" in text["most items share a SID"]
 
 
 class TestFigures:
@@ -96,6 +110,13 @@ class TestFigures:
         assert (line.x[0], line.y[0], line.x[-1], line.y[-1]) == (0, 0, 1, 1)
         assert 1 - 2 * np.trapezoid(line.y, line.x) == pytest.approx(gini(counts))
         assert f"{gini(counts):.2f}" in line.name
+
+    def test_whiskers_reach_as_far_as_their_intervals_on_either_side(self):
+        from sidkit.report.draw import _ends
+
+        assert _ends(0.5, 0.1) == pytest.approx((0.4, 0.6))
+        assert _ends(0.35, (0.17, 0.06)) == pytest.approx((0.18, 0.41))
+        assert _ends(0.1, 0.3)[0] == 0
 
     def test_the_bucket_curve_counts_prefixes_with_at_least_so_many_items(self):
         line = bucket_panel("", [np.array([1, 1, 3])]).series[0]

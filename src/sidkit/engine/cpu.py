@@ -22,7 +22,7 @@ Codes = NDArray[np.int32]
 
 BLOCK = 4096  # rows scored at once: 16 MB of float32 scores at 1,024 centroids
 PAIRS = 1 << 20  # numbers held at once while near-ties are settled
-SPARE = 2  # codewords beyond the k best by rounded scores that are scored again
+SPARE = 1  # codewords beyond the k best by rounded scores that are scored again
 SMALL = 1 << 22  # multiplications below which a matrix product may take another path
 
 
@@ -113,7 +113,7 @@ def soft_sums(
 
 
 def _exact_top(x: Floats, book: Book, k: int) -> tuple[Codes, NDArray[np.float64]]:
-    """The k best codewords of every row and their scores in float64, chosen by these among a few more: (n, k), (n, k).
+    """The k best codewords of every row and their scores in float64, chosen by these among one more: (n, k), (n, k).
 
     So a fit comes to the same codebooks with the compiled kernels and without them.
     """
