@@ -18,7 +18,7 @@ from tables import asked
 from tiger_codes import DATASETS, SIZES, embeddings, sequences_of
 
 from sidkit import prq_kmeans
-from sidkit.blend import blend, co_occurrence
+from sidkit.blend import blend, co_occurrence, taken_together
 from sidkit.geometry import unit
 from sidkit.report.counting import counted_by_token
 from sidkit.sequences import Sequences
@@ -42,20 +42,9 @@ def rows_of(X: np.ndarray, seen: Sequences) -> Iterator[tuple[str, np.ndarray]]:
         other = beside if "weight" in change else co_occurrence(seen, len(X), d, window)
         ((name, value),) = change.items()
         yield f"{'dimensions' if name == 'd' else name} {value:g}", blend(X, other, weight)
-    smooth = unit(X + unit(near(seen, X)))
+    smooth = unit(X + unit(taken_together(seen, len(X)) @ X))
     yield "text smoothed", smooth
     yield "text smoothed, and weight 1", blend(smooth, beside)
-
-
-def near(seen: Sequences, X: np.ndarray) -> np.ndarray:
-    """The sum of the texts that stand at most five steps from each item, with every time they do."""
-    out, which = np.zeros_like(X), np.repeat(np.arange(len(seen)), np.diff(seen.starts))
-    for gap in range(1, 6):
-        inside = which[gap:] == which[:-gap]
-        a, b = seen.rows[:-gap][inside], seen.rows[gap:][inside]
-        np.add.at(out, a, X[b])
-        np.add.at(out, b, X[a])
-    return out
 
 
 def work(data: Path) -> dict[str, dict[str, float]]:

@@ -31,7 +31,7 @@ from .progress import Progress, Silent
 from .sequences import Sequences
 from .storage import Where
 
-__all__ = ["blend", "blend_file", "co_occurrence", "require_weight", "vectors_of"]
+__all__ = ["blend", "blend_file", "co_occurrence", "require_weight", "taken_together", "vectors_of"]
 
 POWER = 0.75
 FAINT = 1e-6  # of the longest vector: what is shorter says nothing
@@ -58,7 +58,7 @@ def co_occurrence(
     if not 1 <= d < items:
         raise SpecError(f"co-occurrence of {items:,} items can have 1 to {items - 1:,} dimensions, not {d}")
     report = progress or Silent()
-    counts = _counts(sequences, items, window, report)
+    counts = taken_together(sequences, items, window, report)
     if not counts.nnz:
         raise InputError("no two items stand together in the sequences; are they too short, or of other items?")
     report.start("vectors", 0)
@@ -69,19 +69,23 @@ def co_occurrence(
     return np.asarray(unit(rows), np.float32)
 
 
-def _counts(sequences: Sequences, items: int, window: int, progress: Progress) -> Any:
-    """A symmetric sparse matrix; items that no table knows (-1), and an item beside itself, do not count."""
+def taken_together(sequences: Sequences, items: int, window: int = 5, progress: Progress | None = None) -> Any:
+    """How often two items stand at most `window` apart: a symmetric sparse matrix (items, items).
+
+    Items that no table knows (-1), and an item beside itself, do not count.
+    """
     from scipy.sparse import coo_array, csr_array
 
     rows, which = sequences.rows, np.repeat(np.arange(len(sequences)), np.diff(sequences.starts))
     counts = csr_array((items, items))
     window = min(window, int(np.diff(sequences.starts).max(initial=1)) - 1)  # no two are further apart
-    progress.start("count", window)
+    report = progress or Silent()
+    report.start("count", window)
     for gap in range(1, window + 1):
         a, b = rows[:-gap], rows[gap:]
         kept = (which[:-gap] == which[gap:]) & (a >= 0) & (b >= 0) & (a != b)
         counts = counts + coo_array((np.ones(kept.sum()), (a[kept], b[kept])), (items, items)).tocsr()
-        progress.advance(1)
+        report.advance(1)
     return (counts + counts.T).tocsr()
 
 

@@ -17,7 +17,7 @@ from .progress import Progress, Silent
 from .rows import ArraySource, LocalRows, Rows, Source
 from .scratch import checked_copy
 
-__all__ = ["as_rows", "as_source"]
+__all__ = ["as_rows", "as_source", "is_rows"]
 
 Check = Literal["first", "read", "done"]
 
@@ -41,7 +41,7 @@ def as_rows(
     scratch; as they are "read"; or were already ("done").
     work: codewords that each row will be compared with.
     """
-    if not isinstance(X, Source) and hasattr(X, "reduce") and hasattr(X, "map"):
+    if is_rows(X):
         other = dtype is not None and hasattr(X, "cast") and X.dtype != dtype
         return replace(_of_dimension(X, d), cast=dtype) if other else _of_dimension(X, d)  # type: ignore[no-any-return]
     report = progress or Silent()
@@ -61,6 +61,11 @@ def as_rows(
 
         return on_device(source, device, progress=report)
     return LocalRows(source, progress=report, cast=dtype)
+
+
+def is_rows(X: Any) -> bool:
+    """Whether these are Rows already, wherever they live."""
+    return not isinstance(X, Source) and hasattr(X, "reduce") and hasattr(X, "map")
 
 
 def _of_dimension(rows: Any, d: int | None) -> Any:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .embeddings.columns import choose_name, no_such
 from .embeddings.files import files_of, readable
 from .embeddings.ids import is_id_type
+from .embeddings.vectors import is_list
 from .errors import InputError
 from .items import joined, match
 from .storage import for_arrow
@@ -91,10 +92,10 @@ def read_sequences(path: str | Path, ids: Any, column: str | None = None) -> Seq
     first = files_of(path)[0]
     with readable(first):
         kinds = {field.name: field.type for field in pq.read_schema(for_arrow(first))}
-    name = choose_name(column, (*LIST_NAMES, *ITEM_NAMES), {key: _is_list(kind) for key, kind in kinds.items()})
+    name = choose_name(column, (*LIST_NAMES, *ITEM_NAMES), {key: is_list(kind) for key, kind in kinds.items()})
     if name is None:
         raise no_such("column", column or "items", str(path), {key: True for key in kinds}, "--sequence-column")
-    items, starts = _of_lists(path, name) if _is_list(kinds[name]) else _of_events(path, name, list(kinds))
+    items, starts = _of_lists(path, name) if is_list(kinds[name]) else _of_events(path, name, list(kinds))
     if not is_id_type(items.type) and len(items) > items.null_count:
         raise InputError(f"{name!r} in {path} holds {items.type}; items must be strings or integers")
     rows = match(items, ids)
@@ -106,10 +107,6 @@ def read_sequences(path: str | Path, ids: Any, column: str | None = None) -> Seq
             "are these the same ids?"
         )
     return Sequences(rows, starts, unknown)
-
-
-def _is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _read(path: str | Path, columns: list[str]) -> Any:

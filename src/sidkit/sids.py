@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .embeddings.ids import require_unique
+from .embeddings.vectors import is_list
 from .errors import InputError, SpecError, did_you_mean
 from .storage import Remote, replacing, where
 
@@ -268,7 +269,7 @@ def _code_array(codes: Any) -> NDArray[np.int32]:
 
 def _matrix_of(column: Any, path: str) -> NDArray[np.int32]:
     kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+    if not is_list(kind):
         raise InputError(f"{path}: 'codes' holds {kind}, not lists of integers")
     if not pa.types.is_integer(kind.value_type):
         raise InputError(f"{path}: 'codes' holds lists of {kind.value_type}, not of integers")

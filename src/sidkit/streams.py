@@ -16,8 +16,6 @@ from .rows import ArraySource
 
 __all__ = ["read_json_lines"]
 
-IDS = "ids on standard input must be all strings or all integers"
-
 
 @dataclass(frozen=True)
 class Lines(ArraySource):
@@ -52,8 +50,9 @@ def read_json_lines(stream: Iterable[str]) -> Lines:
         raise InputError("there are no embeddings on standard input")
     try:
         found = Lines(np.array(vectors, np.float32), pa.array(ids))
-    except (pa.ArrowException, OverflowError) as error:
-        what = "numbers on standard input are too large" if isinstance(error, OverflowError) else IDS
-        raise InputError(f"{what}: {error}") from error
+    except OverflowError as error:
+        raise InputError(f"numbers on standard input are too large: {error}") from error
+    except pa.ArrowException as error:
+        raise InputError(f"ids on standard input must be all strings or all integers: {error}") from error
     require_unique(found.ids, "item_id", lambda row: f"line {row + 1}")
     return found

@@ -17,7 +17,7 @@ from .checkpoint import Checkpoint
 from .engine import native
 from .errors import InputError, SpecError
 from .geometry import Array
-from .open import as_rows, as_source
+from .open import as_rows, as_source, is_rows
 from .place import place_of, work_of_fit
 from .prepare import FittedRemoveMean
 from .progress import Progress, Silent
@@ -62,7 +62,7 @@ class Tokenizer:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
         report = progress or Silent()
         beside = None if checkpoint is None else Path(checkpoint).absolute().parent
-        if not hasattr(X, "reduce") and not getattr(X, "is_cuda", False):
+        if not is_rows(X) and not getattr(X, "is_cuda", False):
             X = as_source(X)
         rows = as_rows(X, device, report, scratch=beside, work=work_of_fit(self.stages))
         if rows.shape[0] == 0:

@@ -16,6 +16,7 @@ from .options import (
     Embeddings,
     IdColumn,
     Json,
+    SequenceColumn,
     fresh_unfinished,
     ids_of,
     open_source,
@@ -122,7 +123,7 @@ def blend(
         str | None,
         typer.Option("--like", help="A blended file: keep its vectors, and give items that it has not zeros"),
     ] = None,
-    sequence_column: Annotated[str | None, typer.Option("--sequence-column", help="Column of items")] = None,
+    sequence_column: SequenceColumn = None,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -151,7 +152,8 @@ def blend(
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
         ids = ids_of(source)
-        require_good_rows(source, progress)
+        if bad_rows is BadRows.error:  # else they are left out already
+            require_good_rows(source, progress)
         if like is not None:
             beside, facts = vectors_of(like, ids, source.shape[1])
             told = blend_file(source, beside, 1.0, output, facts, progress)

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import SpecError
 from .app import app
-from .options import Column, IdColumn, Json, texts_for
+from .options import Column, IdColumn, Json, SequenceColumn, texts_for
 
 
 @app.command()
@@ -30,9 +30,7 @@ def judge(
     held_out: Annotated[
         bool, typer.Option("--held-out", help="Only steps into the last two items, for SIDs of what `blend` wrote")
     ] = False,
-    sequence_column: Annotated[
-        str | None, typer.Option("--sequence-column", help="Column of items in the sequences [default: found]")
-    ] = None,
+    sequence_column: SequenceColumn = None,
     id_column: IdColumn = None,
     column: Column = None,
     as_json: Json = False,

@@ -29,6 +29,9 @@ Embeddings = Annotated[
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write", show_default=False)]
 IdColumn = Annotated[str | None, typer.Option("--id-column", help="Parquet column of ids [default: found]")]
 Column = Annotated[str | None, typer.Option("--column", help="Parquet column of vectors [default: found]")]
+SequenceColumn = Annotated[
+    str | None, typer.Option("--sequence-column", help="Column of items in the sequences [default: found]")
+]
 BadRowsOption = Annotated[
     BadRows, typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave out and list")
 ]

@@ -10,14 +10,11 @@ import typer
 
 from ..errors import SpecError
 from .app import app
-from .options import Device, Json, Output, require_writable
+from .options import Device, Json, Output, SequenceColumn, require_writable
 
 Sids = Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)]
 SequencesFile = Annotated[
     Path, typer.Argument(help="Parquet: a list of items per user, or a row per event", show_default=False)
-]
-SequenceColumn = Annotated[
-    str | None, typer.Option("--sequence-column", help="Column of items in the sequences [default: found]")
 ]
 
 

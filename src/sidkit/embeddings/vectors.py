@@ -14,7 +14,7 @@ from ..geometry import compute_dtype
 from ..storage import Where
 from .files import readable
 
-__all__ = ["Vectors", "is_vector_type", "value_type"]
+__all__ = ["Vectors", "is_list", "is_vector_type", "value_type"]
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,12 @@ class Vectors:
 def is_vector_type(kind: Any) -> bool:
     """Whether a pyarrow type is a list, of any make, of numbers."""
     kind = _storage(kind)
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return bool(lists and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)))
+    return is_list(kind) and bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a pyarrow type is a list of any make."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def value_type(kind: Any) -> Any:
