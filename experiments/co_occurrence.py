@@ -42,7 +42,7 @@ def rows_of(X: np.ndarray, seen: Sequences) -> Iterator[tuple[str, np.ndarray]]:
         other = beside if "weight" in change else co_occurrence(seen, len(X), d, window)
         ((name, value),) = change.items()
         yield f"{'dimensions' if name == 'd' else name} {value:g}", blend(X, other, weight)
-    smooth = unit(X + unit(taken_together(seen, len(X)) @ X))
+    smooth = unit(X + unit(taken_together(seen, len(X)) @ X)).astype(np.float32)
     yield "text smoothed", smooth
     yield "text smoothed, and weight 1", blend(smooth, beside)
 
