@@ -281,7 +281,7 @@ def draw(done: list[dict], folder: Path) -> None:
 
 
 def sensitivity(done: list[dict]):
-    """By k and by beta, on every dataset where either was varied: runs in grey, their means joined."""
+    """By k and by beta, on every dataset where either was varied: runs of the first seed joined, the others in grey."""
     import matplotlib.pyplot as plt
 
     settings = {1: "without-soft", 2: "prq-kmeans", 5: "prq-k5", 10: "prq-k10"}
@@ -294,12 +294,14 @@ def sensitivity(done: list[dict]):
     )
     for place, dataset in enumerate(datasets):
         for axis, (word, series) in zip(axes[:, place], (("top-k", settings), ("beta", betas)), strict=True):
-            runs = {x: rows[dataset][name].values() for x, name in series.items() if name in rows[dataset]}
-            found = {x: [run["test"]["item_ndcg@20"] for run in some] for x, some in runs.items()}
-            axis.plot(list(found), [mean(values) for values in found.values()], "o-")
-            for x, values in found.items():
-                axis.plot([x] * len(values), values, ".", color="grey", ms=4)
-            axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20")
+            runs = {x: rows[dataset][name] for x, name in series.items() if name in rows[dataset]}
+            found = {x: {seed: run["test"]["item_ndcg@20"] for seed, run in some.items()} for x, some in runs.items()}
+            first = {x: values[SEEDS[0]] for x, values in found.items() if SEEDS[0] in values}
+            axis.plot(list(first), list(first.values()), "o-", label="seed 0")
+            others = [(x, value) for x, values in found.items() for seed, value in values.items() if seed != SEEDS[0]]
+            axis.plot([x for x, _ in others], [value for _, value in others], ".", color="grey", label="other seeds")
+            axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20", xticks=list(series))
+    axes[0][0].legend(fontsize=8)
     return figure
 
 
