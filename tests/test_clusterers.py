@@ -280,6 +280,13 @@ def test_learned_bits_reconstruct_better_than_random_ones(rng):
     assert error("itq") < error("random")
 
 
+def test_what_the_last_epoch_learned_is_kept_where_it_is_better(rng):
+    pytest.importorskip("torch")
+    X = (rng.normal(size=(2000, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(2000, 12))).astype(np.float32)
+    start, one = (fit(FSQ(6, 2, epochs=epochs, batch=256), X).stages[0].directions for epochs in (0, 1))
+    assert np.abs(one - start).max() > 1e-4
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -103,7 +103,7 @@ class FSQ:
     def _learn(self, rows: Rows, x: NDArray[np.float64], run: Run) -> tuple[NDArray[Any], NDArray[Any]]:
         """Straight-through training from the ITQ directions and the best linear decoder of their bits.
 
-        The weights with the lowest loss over a whole epoch are kept.
+        The weights before the epoch of lowest loss are kept; a last pass, without steps, judges what the last one left.
         """
         torch = need("torch", "torch", "learning an FSQ projection (or use projection='itq')")
         tensor = partial(torch.tensor, dtype=torch.float32)
@@ -115,7 +115,7 @@ class FSQ:
         trained = [W, V, c, *([b] if self.use_bias else [])]
         optimiser = torch.optim.AdamW(trained, lr=self.learning_rate, weight_decay=self.weight_decay)
         best, kept = np.inf, (start, bias)
-        for epoch in range(self.epochs):
+        for epoch in range(self.epochs + 1):
             total, before = 0.0, (W.detach().numpy().copy(), b.detach().numpy().copy())
             for batch in rows.batches(self.batch, (*run.seed_of(rows.width), epoch)):
                 part = tensor(np.asarray(batch)) if isinstance(batch, np.ndarray) else batch.float().cpu()
@@ -123,13 +123,14 @@ class FSQ:
                 soft = torch.sigmoid(part @ W + b)
                 hard = soft + ((soft > 0.5).float() - soft).detach()
                 loss = ((hard @ V + c - part) ** 2).mean()
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
+                if epoch < self.epochs:
+                    optimiser.zero_grad()
+                    loss.backward()
+                    optimiser.step()
                 total += loss.item() * len(part)
             if total < best:
                 best, kept = total, before
-            run.progress.note(f"epoch {epoch + 1}, loss {total / rows.shape[0]:.6f}")
+            run.progress.note(f"after {epoch} of {self.epochs} epochs, loss {total / rows.shape[0]:.6f}")
         return kept
 
     def _start(self, x: NDArray[np.float64], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
