@@ -13,7 +13,7 @@ from .cluster.loop import Cluster, Clusters
 from .errors import SpecError
 from .geometry import Array, residual, unit
 from .rows import Rows, Taken
-from .stage import Run
+from .stage import Checks, Run
 
 __all__ = ["PROJECT", "SUBTRACT", "FittedLevel", "Level", "Residual"]
 
@@ -47,6 +47,9 @@ class Level:
 
     cluster: Cluster
     rule: Residual = PROJECT
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return self.cluster.check(shape, level, run) if isinstance(self.cluster, Checks) else level + 1
 
     def fit(self, rows: Rows, run: Run) -> FittedLevel:
         return FittedLevel(self, self.cluster.fit(rows, run))

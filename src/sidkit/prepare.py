@@ -22,6 +22,9 @@ __all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "co
 class Normalize:
     """Rows scaled to length one."""
 
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return level
+
     def fit(self, rows: Rows, run: Run) -> FittedNormalize:
         return FittedNormalize()
 
@@ -58,6 +61,9 @@ class RemoveMean:
 
     A zero mean removes nothing. A row that is parallel to the mean becomes zero.
     """
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return level
 
     def fit(self, rows: Rows, run: Run) -> FittedRemoveMean:
         run.progress.start("mean", rows.shape[0])

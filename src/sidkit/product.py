@@ -99,6 +99,10 @@ class PQ:
     def state(self) -> type[FittedProduct]:
         return FittedProduct
 
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        blocks(shape[1], len(self.sizes))
+        return run.check_starts(shape[0], self.sizes, level)
+
     def fit(self, rows: Rows, run: Run) -> FittedProduct:
         return refine(self, rows, run)
 
@@ -165,6 +169,10 @@ class OPQ:
     @property
     def state(self) -> type[FittedProduct]:
         return FittedProduct
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        blocks(shape[1], len(self.sizes))
+        return run.check_starts(shape[0], self.sizes, level)
 
     def fit(self, rows: Rows, run: Run) -> FittedProduct:
         return refine(self, rows, run)

@@ -20,7 +20,7 @@ from .geometry import Array
 from .progress import Progress, Silent
 from .rows import Rows
 
-__all__ = ["Fitted", "Run", "Stage"]
+__all__ = ["Checks", "Fitted", "Run", "Stage"]
 
 
 @runtime_checkable
@@ -51,6 +51,17 @@ class Stage(Protocol):
         """The fitted stage again from its arrays, checked against this spec and the d of the rows that reach it."""
 
 
+@runtime_checkable
+class Checks(Protocol):
+    """A stage, or the clusterer of one, that can tell beforehand whether it can be fitted."""
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        """An error if rows of this shape, with `level` tokens already, cannot be fitted; else how many they have then.
+
+        All stages are checked before the first is fitted, up to one that has no such method.
+        """
+
+
 @dataclass(frozen=True)
 class Run:
     """One fit: its seed, the initial rows asked for, and where it reports.
@@ -74,18 +85,30 @@ class Run:
         A draw takes different rows as long as there are any, and rows of zero length last: two equal centroids would
         leave one of them empty.
         """
-        n = rows.shape[0]
+        n, drawn = rows.shape[0], 2 * size
+        asked = self.asked(n, size, level)
+        if asked is not None:
+            return rows.take(asked)
+        x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
+        while different < size and drawn < n:  # most rows are copies
+            drawn *= 4
+            x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
+        return x[:size]
+
+    def check_starts(self, n: int, sizes: Sequence[int], level: int) -> int:
+        """An error unless n rows can start codebooks of these sizes, from this level on; else the level after them."""
+        for m, size in enumerate(sizes):
+            self.asked(n, size, level + m)
+        return level + len(sizes)
+
+    def asked(self, n: int, size: int, level: int) -> NDArray[np.int64] | None:
+        """The numbers of the rows asked for to start a codebook of this size, None where any will do."""
         if n < size:
             raise SpecError(
                 f"cannot draw {size} initial centroids from {n} rows; use codebooks of at most {n}, or give more rows"
             )
         if self.init is None or level >= len(self.init) or self.init[level] is None:
-            drawn = 2 * size
-            x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
-            while different < size and drawn < n:  # most rows are copies
-                drawn *= 4
-                x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
-            return x[:size]
+            return None
         numbers = np.asarray(self.init[level])
         if numbers.shape != (size,) or numbers.dtype.kind not in "iu":
             raise SpecError(
@@ -94,7 +117,7 @@ class Run:
             )
         if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= n:
             raise SpecError(f"init for level {level + 1} names rows outside 0..{n - 1}")
-        return rows.take(numbers.astype(np.int64))
+        return numbers.astype(np.int64)
 
 
 def _different_first(x: NDArray[Any]) -> tuple[NDArray[Any], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from .prepare import FittedRemoveMean
 from .progress import Progress, Silent
 from .rows import Rows, leading_steps
 from .spec import to_plain
-from .stage import Fitted, Run, Stage
+from .stage import Checks, Fitted, Run, Stage
 
 __all__ = ["FittedTokenizer", "Tokenizer"]
 
@@ -64,13 +64,13 @@ class Tokenizer:
         beside = None if checkpoint is None else Path(checkpoint).absolute().parent
         if not is_rows(X) and not getattr(X, "is_cuda", False):
             X = as_source(X)
+        run = Run(int(seed), init, report, device)
+        self._check(X.shape, run)
         rows = as_rows(X, device, report, scratch=beside, work=work_of_fit(self.stages))
-        if rows.shape[0] == 0:
-            raise InputError("there are no rows to fit")
-        mark, kept = fingerprint(rows), None
+        mark = fingerprint(rows)
         if checkpoint is not None:
-            kept = Checkpoint(checkpoint, self._identity(int(seed), init, mark + unchanged(X)))
-        run = Run(int(seed), init, report, device, kept)
+            identity = self._identity(int(seed), init, mark + unchanged(X))
+            run = replace(run, checkpoint=Checkpoint(checkpoint, identity))
         fitted: list[Fitted] = []
         for i, stage in enumerate(self.stages):
             fitted.append(_fit_once(stage, rows, run, f"stage-{i}"))
@@ -78,6 +78,16 @@ class Tokenizer:
                 report.start("assign", rows.shape[0])
             rows = rows.map(fitted[-1])
         return FittedTokenizer(self, tuple(fitted), rows.shape[1], np.dtype(rows.dtype).name, int(seed), rows, mark)
+
+    def _check(self, shape: tuple[int, int], run: Run) -> None:
+        """The error that a later stage would end the fit with, before any row is read."""
+        if shape[0] == 0:
+            raise InputError("there are no rows to fit")
+        level = 0
+        for stage in self.stages:
+            if not isinstance(stage, Checks):
+                return
+            level = stage.check(shape, level, run)
 
     def _identity(self, seed: int, init: Any, mark: str) -> str:
         """What must be equal for an interrupted fit to be gone on with."""

@@ -78,6 +78,9 @@ class Balanced:
         if self.iterations < 0 or self.settle < 0:
             raise SpecError("iterations and settle cannot be negative")
 
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return run.check_starts(shape[0], (self.size,), level)
+
     def fit(self, rows: Rows, run: Run) -> Priced:
         return refine(_Loop(self), rows, run)
 

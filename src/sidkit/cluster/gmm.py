@@ -93,6 +93,9 @@ class GMM:
     def state(self) -> type[Mixture]:
         return Mixture
 
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return run.check_starts(shape[0], (self.size,), level)
+
     def fit(self, rows: Rows, run: Run) -> Mixture:
         return refine(self, rows, run)
 

@@ -107,6 +107,9 @@ class KMeans:
     def state(self) -> type[Centroids]:
         return Centroids
 
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return run.check_starts(shape[0], (self.size,), level)
+
     def fit(self, rows: Rows, run: Run) -> Centroids:
         return refine(self, rows, run)
 

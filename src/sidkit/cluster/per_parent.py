@@ -105,9 +105,13 @@ class PerParent:
         if self.parents not in ("prefix", "last"):
             raise SpecError(f"parents must be 'prefix' or 'last', not {self.parents!r}")
 
-    def fit(self, rows: Rows, run: Run) -> ParentBooks:
-        if rows.width == 0:
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        if level == 0:
             raise SpecError("a level with a codebook per parent cannot be the first")
+        return run.check_starts(shape[0], (min(self.size, shape[0]),), level)
+
+    def fit(self, rows: Rows, run: Run) -> ParentBooks:
+        self.check(rows.shape, rows.width, run)
         common = KMeans(min(self.size, rows.shape[0]), "euclidean", iterations=self.iterations).fit(rows, run)
         spare = np.resize(common.centroids, (self.size, rows.shape[1]))  # fewer rows than codes: repeat
         keys, where = np.unique(self._parents(rows.codes()), axis=0, return_inverse=True)

@@ -84,8 +84,12 @@ class R3VAE:
         widths = self.widths(d)
         return widths[::-1] if self.decoder == "mirror" else (widths[-1], 4 * d, d)
 
-    def fit(self, rows: Rows, run: Run) -> FittedR3VAE:
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         need("torch", "torch", "training an R3-VAE")
+        return run.check_starts(shape[0], self.sizes, level)
+
+    def fit(self, rows: Rows, run: Run) -> FittedR3VAE:
+        self.check(rows.shape, rows.width, run)
         from .r3vae_network import R3VAENetwork
         from .train import train
 

@@ -76,8 +76,12 @@ class RQVAE:
         """The encoder's widths, from the rows to the latent space; the decoder's are the same backwards."""
         return (d, *self.hidden, self.latent)
 
-    def fit(self, rows: Rows, run: Run) -> FittedRQVAE:
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         need("torch", "torch", "training an RQ-VAE")
+        return run.check_starts(shape[0], self.sizes, level)
+
+    def fit(self, rows: Rows, run: Run) -> FittedRQVAE:
+        self.check(rows.shape, rows.width, run)
         from .rqvae_network import RQVAENetwork
         from .train import train
 

@@ -94,11 +94,6 @@ def start_codebooks(network: Network, plan: Training, rows: Rows, run: Run, devi
     x = as_batch(first, device)
     with torch.no_grad():
         for level, size in enumerate(_sizes(network)):
-            if len(x) < size:
-                raise SpecError(
-                    f"cannot draw {size} initial centroids from {len(x)} rows; use codebooks of at most {len(x)}, "
-                    "or give more rows"
-                )
             r, named, token = network.residual(x, level), None, rows.width + level
             if run.init is not None and token < len(run.init) and run.init[token] is not None:
                 asked = as_batch(run.start_rows(rows, size, token), device)
