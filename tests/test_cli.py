@@ -16,6 +16,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from sidkit.sids import SidTable
+from sidkit.template import template_named
 
 
 def sidkit(*arguments, stdin=None, check=0, cwd=None):
@@ -186,15 +187,54 @@ def test_lookup_finds_items_sids_and_prefixes(made):
     assert "item-7" in sidkit("lookup", made / "sids.parquet", f"<a_{first}>", "--limit", "0")
 
 
-def test_lookup_says_what_is_not_there(made, tmp_path):
-    def asked(*words):
-        return sidkit("lookup", *words, check=1)
+@pytest.mark.parametrize("template", ["letters", "openonerec", "plain", "[{level}:{code}]"])
+def test_lookup_reads_sids_in_the_form_of_the_file_and_in_every_other(made, tmp_path, template):
+    path, table = tmp_path / "s.parquet", SidTable.from_parquet(made / "sids.parquet")
+    sidkit("encode", made / "tok", made / "items.parquet", "-o", path, "--template", template)
+    own = table.strings(template)[7].as_py()
+    told = sidkit("lookup", path, "item-7")
+    assert told.startswith(f"{own}: ")
+    assert own in next(line for line in told.splitlines() if "item-7 " in line)
+    a, b, _ = codes = table.codes[7].tolist()
+    for text in (own, table.strings()[7].as_py(), "-".join(map(str, codes)), ",".join(map(str, codes)), str(codes)):
+        assert sidkit("lookup", path, text) == told
+    under = json.loads(sidkit("lookup", path, f"{a}-{b}", "--json"))
+    assert under["prefix"] == [a, b]
+    prefix = template_named(template).write_prefix((a, b))
+    assert own.startswith(prefix)
+    assert sidkit("lookup", path, prefix).startswith(f"{prefix}: {under['count']} item")
 
-    assert "no item 'nope' in" in asked(made / "sids.parquet", "nope")
-    assert "no item '' in" in asked(made / "sids.parquet", "")
+
+def test_a_case_follows_a_sid_in_the_form_of_its_file(nasty):
+    SidTable.from_parquet(nasty / "a.parquet").to_parquet(nasty / "a.parquet", "[{level}:{code}]")
+    files = (nasty / "a.parquet", nasty / "b.parquet")
+    for sid in ("[1:0][2:0]", "<a_0><b_0>", "0-0"):
+        assert json.loads(sidkit("case", "collisions", *files, "--sid", sid, "--json"))["items"] == 2
+
+
+def test_lookup_says_what_is_not_there(made, tmp_path):
+    def asked(*words, cwd=None):
+        return sidkit("lookup", *words, check=1, cwd=cwd)
+
+    table = SidTable.from_parquet(made / "sids.parquet")
+    sid, (first, second, _) = table.strings()[0].as_py(), table.codes[0].tolist()
+    for nothing in ("nope", "", "<|sid_begin|>", "9" * 5000):
+        told = asked("sids.parquet", nothing, cwd=made)
+        assert told.startswith(f"error: no item '{nothing}' in sids.parquet, and no semantic ID either")
+        assert told.endswith(f"write one as '{sid}', or its first tokens as '<a_{first}>'\n")
+    told = asked("sids.parquet", f"{first}-{second}-99", cwd=made)
+    assert told == (
+        f"error: '{first}-{second}-99' is neither an item nor an occupied prefix of sids.parquet; "
+        f"there are items under '<a_{first}><b_{second}>'\n"
+    )
+    assert f"of sids.parquet; one that is: '{sid}'" in asked("sids.parquet", "<a_99>", cwd=made)
     assert "--limit must be at least 0" in asked(made / "sids.parquet", "item-7", "--limit", "-1")
     SidTable(np.arange(10, 20), np.zeros((10, 2), int), (4, 4)).to_parquet(tmp_path / "numbers.parquet")
-    assert "no item '3' in" in asked(tmp_path / "numbers.parquet", "3")  # and not the prefix <a_3>
+    told = asked(tmp_path / "numbers.parquet", "3")  # and not the prefix <a_3>
+    assert "no item '3' in" in told
+    assert "if you mean the first token, write it as '<a_3>'" in told
+    SidTable([], np.zeros((0, 2), int), (4, 4)).to_parquet(tmp_path / "none.parquet")
+    assert "it holds no items" in asked(tmp_path / "none.parquet", "3")
     assert "its columns are item_id, title, embedding" in asked(made / "items.parquet", "item-7")
 
 
@@ -292,7 +332,10 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
         (("encode", "tok", "items.npy", "-o", "x.parquet", "--template", "letter"), "did you mean 'letters'"),
         (("report", "items.parquet"), "not a table of semantic IDs"),
         (("lookup", "sids.parquet", "<a_15><b_7><c_3><d_1>"), "4 codes asked for"),
-        (("lookup", "sids.parquet", "nobody"), "expected the form"),
+        (("lookup", "sids.parquet", "nobody"), "no item 'nobody' in sids.parquet, and no semantic ID either"),
+        (("case", "collisions", "sids.parquet", "sids.parquet", "--sid", "nobody"), "expected the form <a_12><b_3>"),
+        (("case", "collisions", "sids.parquet", "sids.parquet", "--sid", ""), "cannot read '' as a semantic ID"),
+        (("case", "collisions", "sids.parquet", "sids.parquet", "--sid", "3-1"), "a whole SID of sids.parquet, such"),
         (("show", "prq"), "no recipe 'prq'"),
         (("fit", "items.npy", "-o", "new", "--sizes", "4", "--device", "tpu"), "device must be auto, cpu or cuda"),
     ],

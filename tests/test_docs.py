@@ -67,9 +67,6 @@ def test_every_command_example_runs(shop):
             example += " --items 600"
         if "explore" in example:
             example += " --check"
-        if "lookup" in example:
-            codes = pq.read_table(shop / "sids.parquet").column("codes")[0].as_py()
-            example = example.replace("<a_12><b_3>", f"<a_{codes[0]}><b_{codes[1]}>")
         run(example, shop)
     for name, recipe in (("a", "prq-kmeans"), ("b", "rq-kmeans")):
         run(f"sidkit fit embeddings.parquet -o tok-{name}/ --recipe {recipe} --sizes 16-8-4", shop)

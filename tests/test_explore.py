@@ -212,6 +212,13 @@ def test_search_finds_ids_sids_and_words(pages, made):
     assert pages.search("")["total"] == 0
 
 
+def test_search_understands_sids_as_their_file_writes_them(tmp_path):
+    SidTable([7], np.array([[2, 1]], np.int32), (3, 3)).to_parquet(tmp_path / "sids.parquet", "[{level}:{code}]")
+    pages = Pages(read(tmp_path / "sids.parquet"))
+    for text, prefixes in (("[1:2]", [[2]]), ("<a_2>", [[2]]), ("[2, 1]", [[2, 1]]), ("[2:2]", [])):
+        assert [step["prefix"] for step in pages.search(text)["prefixes"]] == prefixes
+
+
 def test_tables_that_do_not_fit_are_refused(made, tmp_path):
     folder = made[0]
     SidTable(["x", "y"], np.zeros((2, 1), np.int32), (1,)).to_parquet(tmp_path / "sids.parquet")

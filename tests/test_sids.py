@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from sidkit.sids import TEMPLATES, SidTable, Template
+from sidkit.sids import SidTable, Template
 
 CODES = np.array([[1, 0, 2], [0, 1, 1], [1, 0, 2], [1, 1, 0]])
 IDS = ["w", "x", "y", "z"]
@@ -46,24 +46,6 @@ def test_strings_in_every_preset(table):
     assert table.strings("[{level}:{code}]").to_pylist()[0] == "[1:1][2:0][3:2]"
 
 
-@pytest.mark.parametrize("name", list(TEMPLATES))
-def test_templates_read_back_what_they_write(name, table):
-    for text, codes in zip(table.strings(name).to_pylist(), CODES.tolist(), strict=True):
-        assert TEMPLATES[name].parse(text) == tuple(codes)
-
-
-@pytest.mark.parametrize("bad", ["<a_1", "<b_1>", "<a_1><a_2>", "hello", "<a_x>"])
-def test_text_that_is_no_sid_is_refused(bad):
-    with pytest.raises(sidkit.SidkitError, match="expected the form <a_12><b_3><c_77>"):
-        TEMPLATES["letters"].parse(bad)
-
-
-@pytest.mark.parametrize("bad", ["<{code}{code}>", "<{name}_{code}>", "<a>", "{code.__class__}"])
-def test_templates_that_cannot_work_are_refused(bad):
-    with pytest.raises(sidkit.SidkitError, match="must hold"):
-        Template(bad)
-
-
 @pytest.mark.parametrize(
     "ids", [IDS, [10, 20, 30, 40], pa.array([1, 2, 3, 4], pa.uint16()), pa.array(IDS, pa.large_string())]
 )
@@ -78,6 +60,31 @@ def test_parquet_keeps_ids_order_codes_and_sizes(tmp_path, ids):
     stored = pq.read_table(tmp_path / "s.parquet")
     assert stored.schema.field("codes").type == pa.list_(pa.int32())
     assert stored.column("sid").to_pylist()[3] == "<a_1><b_1><c_0>"
+
+
+@pytest.mark.parametrize("template", ["plain", "openonerec", "[{level}:{code}]", Template("{code}", "/", "(", ")")])
+def test_a_file_says_how_its_sids_are_written(tmp_path, table, template):
+    table.to_parquet(tmp_path / "s.parquet", template)
+    back = SidTable.from_parquet(tmp_path / "s.parquet")
+    written = pq.read_table(tmp_path / "s.parquet").column("sid").to_pylist()
+    assert written == table.strings(template).to_pylist() == back.strings().to_pylist()
+    for text, codes in zip(written, CODES.tolist(), strict=True):
+        assert back.items_of(text) == table.items_of(codes)
+    back.to_parquet(tmp_path / "again.parquet")
+    assert pq.read_table(tmp_path / "again.parquet").column("sid").to_pylist() == written
+
+
+def test_a_file_without_a_word_on_it_is_taken_to_write_letters(tmp_path):
+    pq.write_table(pa.table({"item_id": IDS, "codes": CODES.tolist()}), tmp_path / "s.parquet")
+    assert SidTable.from_parquet(tmp_path / "s.parquet").strings().to_pylist()[0] == "<a_1><b_0><c_2>"
+
+
+@pytest.mark.parametrize("note", [b"{", b"[]", b"3", b'{"token": 3}', b'{"tokens": "<{code}>"}', b'{"token": "<>"}'])
+def test_a_note_on_writing_that_makes_no_sense_is_refused(tmp_path, table, note):
+    written = table.to_table().replace_schema_metadata({b"sidkit.template": note})
+    pq.write_table(written, tmp_path / "s.parquet")
+    with pytest.raises(sidkit.SidkitError, match="how SIDs are written cannot be read"):
+        SidTable.from_parquet(tmp_path / "s.parquet")
 
 
 def test_a_foreign_table_without_sizes_takes_them_from_its_codes(tmp_path):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,94 +15,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from .embeddings.ids import require_unique
+from .embeddings.ids import one_array, require_unique
 from .embeddings.vectors import is_list
-from .errors import InputError, SpecError, did_you_mean
+from .errors import InputError, SpecError
 from .storage import Remote, replacing, where
+from .template import TEMPLATES, Template, read_sid, template_named
 
 __all__ = ["TEMPLATES", "SidTable", "Template", "prefix_numbers"]
 
 ROW_GROUP = 1 << 20  # rows written at once
 
 
-@dataclass(frozen=True)
-class Template:
-    """How a SID is written: `begin`, one `token` per level joined by `between`, `end`.
-
-    In a token {letter} is a, b, c … by level, {level} the level from 1, {code} the code.
-    """
-
-    token: str = "<{letter}_{code}>"
-    between: str = ""
-    begin: str = ""
-    end: str = ""
-
-    def __post_init__(self) -> None:
-        if self.token.count("{code}") != 1 or re.search(r"[{}]", self._fill(self.token, 0, "")):
-            raise SpecError(
-                f"template {self.token!r} must hold {{code}} once, and beside it only {{letter}} and {{level}}"
-            )
-
-    def words(self, level: int, size: int) -> list[str]:
-        """The strings of all codes of a level (from 0)."""
-        return [self._fill(self.token, level, str(code)) for code in range(size)]
-
-    def join(self, parts: Sequence[Any]) -> Any:
-        """Per-level string columns joined to SIDs."""
-        joined = pc.binary_join_element_wise(*parts, self.between)
-        return pc.binary_join_element_wise(self.begin, joined, self.end, "") if self.begin or self.end else joined
-
-    def parse(self, text: str) -> tuple[int, ...]:
-        """The codes of a SID or of a prefix of one; plain forms such as 12-3-77 and 12,3,77 are understood too."""
-        text = text.strip()
-        if re.fullmatch(r"\d+([-,]\d+)*", text):
-            return tuple(int(code) for code in re.split("[-,]", text))
-        codes: list[int] = []
-        rest = text.removeprefix(self.begin)
-        rest = rest.removesuffix(self.end) if self.end else rest
-        while rest:
-            before, after = (re.escape(part) for part in self._fill(self.token, len(codes), "\0").split("\0"))
-            match = re.match(f"{before}([0-9]+){after}", rest)
-            if not match:
-                raise InputError(f"cannot read {text!r} as a semantic ID; expected the form {self.example()}")
-            codes.append(int(match[1]))
-            rest = rest[match.end() :].removeprefix(self.between) if self.between else rest[match.end() :]
-        return tuple(codes)
-
-    def example(self) -> str:
-        tokens = (self._fill(self.token, level, str(code)) for level, code in enumerate((12, 3, 77)))
-        return self.begin + self.between.join(tokens) + self.end
-
-    @staticmethod
-    def _fill(token: str, level: int, code: str) -> str:
-        letter = chr(ord("a") + level) if level < 26 else f"z{level}"
-        return token.replace("{letter}", letter).replace("{level}", str(level + 1)).replace("{code}", code)
-
-
-TEMPLATES = {
-    "letters": Template(),
-    "lc-rec": Template(),
-    "openonerec": Template("<s_{letter}_{code}>", begin="<|sid_begin|>", end="<|sid_end|>"),
-    "plain": Template("{code}", between="-"),
-}
-
-
-def template_named(name: str) -> Template:
-    """A preset by name, or a token template such as '<{letter}_{code}>'."""
-    if name in TEMPLATES:
-        return TEMPLATES[name]
-    if "{" not in name:
-        raise SpecError(f"no template {name!r}{did_you_mean(name, TEMPLATES)} (known: {', '.join(TEMPLATES)})")
-    return Template(name)
-
-
 class SidTable:
     """Items and their codes. A SID maps to a list of items, never to one.
 
-    ids: n different strings or integers; codes: (n, levels) from 0; sizes: codewords per level.
+    ids: n different strings or integers; codes: (n, levels) from 0; sizes: codewords per level;
+    template: how its SIDs are written.
     """
 
-    def __init__(self, ids: Any, codes: Any, sizes: Sequence[int]) -> None:
+    def __init__(self, ids: Any, codes: Any, sizes: Sequence[int], template: Template | str = "letters") -> None:
+        self.template = template_named(template)
         self.ids = _id_array(ids)
         self.codes = _code_array(codes)
         self.sizes = tuple(int(size) for size in sizes)
@@ -119,9 +50,9 @@ class SidTable:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def strings(self, template: Template | str = "letters") -> Any:
-        """The SIDs as a pyarrow string array."""
-        return _strings(self.codes, self.sizes, template)
+    def strings(self, template: Template | str | None = None) -> Any:
+        """The SIDs as a pyarrow string array, in the table's own template or in another."""
+        return _strings(self.codes, self.sizes, self._form(template))
 
     def sid_of(self, item: Any) -> tuple[int, ...] | None:
         """The codes of an item, or None."""
@@ -140,7 +71,7 @@ class SidTable:
     def rows_of(self, sid: Sequence[int] | str) -> NDArray[np.int64]:
         """The row numbers of all items whose SID starts with these codes."""
         sid = sid.as_py() if isinstance(sid, pa.Scalar) else sid  # as `strings` gives them
-        prefix = TEMPLATES["letters"].parse(sid) if isinstance(sid, str) else tuple(int(code) for code in sid)
+        prefix = read_sid(sid, self.template) if isinstance(sid, str) else tuple(int(code) for code in sid)
         if len(prefix) > len(self.sizes):
             raise InputError(f"{len(prefix)} codes asked for, but these SIDs have {len(self.sizes)}")
         low, high = 0, len(self)
@@ -161,11 +92,14 @@ class SidTable:
         prefixes = self.codes[first, :level].tolist()
         return {tuple(prefix): int(count) for prefix, count in zip(prefixes, counts, strict=True)}
 
-    def to_table(self, template: Template | str = "letters") -> Any:
+    def to_table(self, template: Template | str | None = None) -> Any:
         """As an Arrow table: item_id, codes (list of int32), sid."""
-        return self._rows(0, len(self), template)
+        return self._rows(0, len(self), self._form(template))
 
-    def _rows(self, start: int, stop: int, template: Template | str) -> Any:
+    def _form(self, template: Template | str | None) -> Template:
+        return self.template if template is None else template_named(template)
+
+    def _rows(self, start: int, stop: int, template: Template) -> Any:
         codes = np.ascontiguousarray(self.codes[start:stop])
         n, levels = codes.shape
         offsets = pa.array(np.arange(0, n * levels + 1, max(levels, 1), dtype=np.int32)[: n + 1])
@@ -174,24 +108,32 @@ class SidTable:
             "codes": pa.ListArray.from_arrays(offsets, pa.array(codes.ravel())),
             "sid": _strings(codes, self.sizes, template),
         }
-        return pa.table(columns).replace_schema_metadata({"sidkit.sizes": json.dumps(self.sizes)})
+        notes = {"sidkit.sizes": json.dumps(self.sizes), "sidkit.template": json.dumps(asdict(template))}
+        return pa.table(columns).replace_schema_metadata(notes)
 
     def to_parquet(
-        self, path: str | Path | Remote, template: Template | str = "letters", notes: Mapping[str, str] | None = None
+        self,
+        path: str | Path | Remote,
+        template: Template | str | None = None,
+        notes: Mapping[str, str] | None = None,
     ) -> None:
         """Write item_id, codes and sid, a row group at a time; the file appears whole or not at all.
 
         path: of this machine, or an address such as s3://bucket/sids.parquet; notes go into the file's metadata.
         """
-        schema = self._rows(0, 0, template).schema
+        form = self._form(template)
+        schema = self._rows(0, 0, form).schema
         schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
         with replacing(where(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
             for start in range(0, len(self), ROW_GROUP):
-                file.write_table(self._rows(start, start + ROW_GROUP, template))
+                file.write_table(self._rows(start, start + ROW_GROUP, form))
 
     @classmethod
     def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
-        """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes."""
+        """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
+
+        How its SIDs are written comes from the file too, or is taken to be by letters.
+        """
         try:
             names = pq.read_schema(path).names if Path(path).is_file() else ["item_id", "codes"]
             if not {"item_id", "codes"} <= set(names):
@@ -202,12 +144,14 @@ class SidTable:
         except (OSError, KeyError, ValueError) as error:
             raise InputError(f"{path} is not a table of semantic IDs (item_id, codes): {error}") from error
         codes = _matrix_of(table.column("codes"), str(path))
-        kept = (table.schema.metadata or {}).get(b"sidkit.sizes")
+        notes = table.schema.metadata or {}
+        kept = notes.get(b"sidkit.sizes")
         if sizes is None:
             sizes = (
                 _kept_sizes(kept, path) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
             )
-        return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes)
+        form = _kept_template(notes.get(b"sidkit.template"), path)
+        return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form)
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
@@ -242,18 +186,29 @@ def _kept_sizes(text: bytes, path: Any) -> list[int]:
     return sizes
 
 
-def _strings(codes: NDArray[np.int32], sizes: Sequence[int], template: Template | str) -> Any:
-    form = template_named(template) if isinstance(template, str) else template
+def _kept_template(text: bytes | None, path: Any) -> Template:
+    if text is None:
+        return TEMPLATES["letters"]
+    try:
+        parts = json.loads(text)
+        if not all(isinstance(part, str) for part in parts.values()):
+            raise TypeError("its parts are strings")
+        return Template(**parts)
+    except (ValueError, TypeError, AttributeError, SpecError):
+        raise InputError(f"{path}: its note on how SIDs are written cannot be read: {text[:80]!r}") from None
+
+
+def _strings(codes: NDArray[np.int32], sizes: Sequence[int], form: Template) -> Any:
     words = [pa.array(form.words(level, size), pa.string()) for level, size in enumerate(sizes)]
-    return form.join([word.take(pa.array(column)) for word, column in zip(words, codes.T, strict=True)])
+    parts = (codes[start : start + ROW_GROUP] for start in range(0, max(len(codes), 1), ROW_GROUP))
+    columns = ([word.take(pa.array(c)) for word, c in zip(words, part.T, strict=True)] for part in parts)
+    return one_array(pa.chunked_array([form.join(column) for column in columns]))
 
 
 def _id_array(ids: Any) -> Any:
     array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
     array = array.cast(pa.string()) if pa.types.is_null(array.type) and not len(array) else array
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
+    array = one_array(array)
     require_unique(array, "item_id", lambda row: f"row {row}")
     return array
 

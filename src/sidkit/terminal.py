@@ -13,6 +13,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from .report.compare import Comparison
+    from .template import Template
 
 __all__ = ["Terminal", "plain", "print_comparison", "print_items", "print_quality", "print_report", "print_rows"]
 
@@ -155,17 +156,14 @@ def print_rows(told: Sequence[str], head: Sequence[str], rows: Sequence[Sequence
     console.print(table)
 
 
-def print_items(prefix: Sequence[int], count: int, items: Sequence[Mapping[str, Any]]) -> None:
+def print_items(prefix: str, count: int, items: Sequence[Mapping[str, Any]], form: Template) -> None:
     """The items under a prefix, texts beside them where known."""
-    from .sids import TEMPLATES
-
-    console, form = Console(), TEMPLATES["letters"]
-    name = "".join(form.words(level, code + 1)[code] for level, code in enumerate(prefix))
-    console.print(f"{name}: {count:,} item{'s' if count != 1 else ''}", markup=False, highlight=False)
+    console = Console()
+    console.print(f"{plain(prefix)}: {count:,} item{'s' if count != 1 else ''}", markup=False, highlight=False)
     table = Table(box=None, pad_edge=False, show_header=False)
     for item in items:
-        sid = "".join(form.words(level, code + 1)[code] for level, code in enumerate(item["codes"]))
-        table.add_row(Text(plain(item["item_id"])), Text(sid), Text(plain(item.get("text", ""))))
+        sid = form.write(item["codes"])
+        table.add_row(Text(plain(item["item_id"])), Text(plain(sid)), Text(plain(item.get("text", ""))))
     console.print(table)
     if count > len(items):
         console.print(f"… and {count - len(items):,} more (--limit 0 shows all)")

@@ -145,8 +145,9 @@ def encode(
     """
     from ..files import discard
     from ..place import said
-    from ..sids import SidTable, template_named
+    from ..sids import SidTable
     from ..store import load
+    from ..template import template_named
     from ..terminal import Terminal, plain
 
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"

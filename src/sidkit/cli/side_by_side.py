@@ -132,11 +132,15 @@ def collisions(
     second, and divides into SIDs of two items or more.
     """
     from ..report.cases import collision_case
-    from ..sids import TEMPLATES, SidTable
+    from ..sids import SidTable
+    from ..template import read_sid
 
     a, b = SidTable.from_parquet(first), SidTable.from_parquet(second)
     names = texts_for(items, text, a.ids) if items else None
-    wanted = TEMPLATES["letters"].parse(sid) if sid else None
+    wanted = read_sid(sid, a.template) if sid is not None else None
+    if wanted is not None and len(wanted) != len(a.sizes):
+        whole = a.template.write(a.codes[0].tolist()) if len(a) else a.template.example()
+        raise InputError(f"--sid follows a whole SID of {first}, such as {whole!r}, not {sid!r}")
     found = collision_case(a, b, names, wanted)
     branch, second_level = (_letters(found["branches"], depth) for depth in (len(b.sizes), 2))
     rows = [

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,9 @@ from ..errors import InputError, SpecError
 from .app import app
 from .judging import print_judgement
 from .options import Json, require_writable, texts_for, write_page
+
+if TYPE_CHECKING:
+    from ..sids import SidTable
 
 
 @app.command()
@@ -100,29 +103,20 @@ def lookup(
     limit: Annotated[int, typer.Option("--limit", help="Most items to print; 0 for all")] = 20,
     as_json: Json = False,
 ) -> None:
-    """sidkit lookup sids.parquet '<a_12><b_3>'
+    """sidkit lookup sids.parquet '<a_0>' --items items.parquet
 
-    From an item to its semantic ID and the items that share it; from a SID or a prefix to its items.
+    From an item to its semantic ID and the items that share it; from a SID or a prefix to its items. SIDs are
+    understood as the file writes them (`encode --template`), by letters, as numbers (12-3-77, 12,3,77), and as
+    OpenOneRec writes them.
     """
-    from pyarrow.types import is_integer
-
-    from ..sids import TEMPLATES, SidTable
+    from ..sids import SidTable
     from ..terminal import print_items
 
     if limit < 0:
         raise SpecError(f"--limit must be at least 0, not {limit}")
     table = SidTable.from_parquet(sids)
-    prefix = table.sid_of(what)
-    if prefix is None and (not what.strip() or (what.isdigit() and is_integer(table.ids.type))):
-        raise InputError(f"no item {what!r} in {sids}; a prefix is written as <a_12> or <a_12><b_3>")
-    if prefix is None:
-        try:
-            prefix = TEMPLATES["letters"].parse(what)
-        except InputError as error:
-            raise InputError(f"no item {what!r} in {sids}; {error}") from None
+    prefix = table.sid_of(what) or _prefix(table, what, sids)
     rows = table.rows_of(prefix)
-    if not len(rows):
-        raise InputError(f"{what!r} is neither an item nor an occupied prefix of {sids}")
     shown = rows[:limit] if limit else rows
     names = texts_for(items, text, table.ids) if items else None
     found = [
@@ -133,4 +127,31 @@ def lookup(
     if as_json:
         print(json.dumps({"prefix": prefix, "count": len(rows), "items": found}, ensure_ascii=False))
     else:
-        print_items(prefix, len(rows), found)
+        form = table.template
+        name = form.write(prefix) if len(prefix) == len(table.sizes) else form.write_prefix(prefix)
+        print_items(name, len(rows), found, form)
+
+
+def _prefix(table: "SidTable", what: str, sids: Path) -> tuple[int, ...]:
+    """The codes of a SID or prefix that items have; whoever asks for another is shown one."""
+    from pyarrow.types import is_integer
+
+    from ..template import TEMPLATES, read_sid
+
+    if not len(table):
+        raise InputError(f"no item {what!r} in {sids}: it holds no items")
+    form, codes = table.template, table.codes[0].tolist()
+    try:
+        prefix = read_sid(what, form)
+    except InputError:
+        written = f"write one as {form.write(codes)!r}, or its first tokens as {form.write_prefix(codes[:1])!r}"
+        raise InputError(f"no item {what!r} in {sids}, and no semantic ID either; {written}") from None
+    if len(prefix) == 1 and what.strip().isdecimal() and is_integer(table.ids.type):
+        written = TEMPLATES["letters"].write(prefix)
+        raise InputError(f"no item {what!r} in {sids}; if you mean the first token, write it as {written!r}")
+    if not len(table.rows_of(prefix)):
+        kept = (prefix[:depth] for depth in range(len(prefix) - 1, 0, -1))
+        held = next((one for one in kept if len(table.rows_of(one))), None)
+        known = f"there are items under {form.write_prefix(held)!r}" if held else f"one that is: {form.write(codes)!r}"
+        raise InputError(f"{what!r} is neither an item nor an occupied prefix of {sids}; {known}")
+    return prefix

@@ -22,7 +22,8 @@ from ..geometry import unit
 from ..items import match, text_column
 from ..progress import Progress, Silent
 from ..rows import Source
-from ..sids import TEMPLATES, SidTable
+from ..sids import SidTable
+from ..template import TEMPLATES, Template
 from .search import Words
 from .tree import Tree
 
@@ -45,6 +46,7 @@ class Side:
     sizes: tuple[int, ...]
     rows: Integers
     position: Integers
+    template: Template = TEMPLATES["letters"]  # how its file writes them
 
     @cached_property
     def tree(self) -> Tree:
@@ -145,7 +147,7 @@ def _side(key: str, name: str, table: SidTable, ids: Any) -> Side:
     position = match(ids, _strings(table.ids))
     rows = np.empty(len(table), np.int64)
     rows[position[position >= 0]] = np.flatnonzero(position >= 0)
-    return Side(key, name, table.codes, table.sizes, rows, position)
+    return Side(key, name, table.codes, table.sizes, rows, position, table.template)
 
 
 def _aligned(source: Source, ids: Any, progress: Progress) -> NDArray[np.float32]:

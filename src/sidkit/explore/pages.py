@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..sids import TEMPLATES
+from ..template import read_sid
 from .catalogue import Catalogue, Side
 from .parts import Integers, Missing, Parts, page_of, paged
 from .prefixes import beside, members, node
@@ -123,14 +123,11 @@ class Pages:
 
     def _prefixes(self, side: Side, query: str) -> list[dict[str, Any]]:
         """The prefix that a text spells in any of the known forms, if some item has it."""
-        for form in dict.fromkeys(TEMPLATES.values()):
-            try:
-                prefix = form.parse(query)
-            except (InputError, ValueError):
-                continue
-            if prefix and side.tree.span(prefix):
-                return [self.parts.step(side, prefix) | {"side": side.key}]
-        return []
+        try:
+            prefix = read_sid(query, side.template)
+        except InputError:
+            return []
+        return [self.parts.step(side, prefix) | {"side": side.key}] if side.tree.span(prefix) else []
 
 
 def _rows(side: Side, prefix: Sequence[int]) -> Integers:
