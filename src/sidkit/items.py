@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from .embeddings.columns import ID_NAMES, choose_name, no_such
 from .embeddings.files import files_of, readable
-from .embeddings.ids import is_id_type, require_unique
+from .embeddings.ids import is_id_type, one_array, require_unique
 from .errors import InputError, did_you_mean
 from .storage import Where, for_arrow
 
-__all__ = ["joined", "match", "read_texts", "text_column", "texts_of"]
+__all__ = ["match", "read_texts", "text_column", "texts_of", "without_dictionary"]
 
 BETWEEN = pa.scalar("; ", pa.large_string())
 
@@ -40,12 +40,12 @@ def read_texts(path: str | Path, columns: Sequence[str], id_column: str | None =
     """The ids and texts of a Parquet file, folder or glob: two pyarrow arrays. Several columns are joined by '; '."""
     tables = [_read_file(file, columns, id_column) for file in files_of(path)]
     try:
-        table = pa.concat_tables(tables).combine_chunks()
+        table = pa.concat_tables(tables)
     except pa.ArrowInvalid as error:
         raise InputError(f"the files of {path} have ids of different types: {error}") from error
     if not len(table):
         raise InputError(f"{path} holds no rows")
-    ids, texts = (pa.concat_arrays(table.column(name).chunks) for name in ("item_id", "text"))
+    ids, texts = (one_array(table.column(name)) for name in ("item_id", "text"))
     require_unique(ids, id_column or "item_id", lambda row: f"row {row} of {path}")
     return ids, texts
 
@@ -74,14 +74,13 @@ def _read_file(file: Where, columns: Sequence[str], id_column: str | None) -> An
 
 def match(wanted: Any, ids: Any) -> NDArray[np.int64]:
     """For every wanted id its row among ids, -1 where there is none; numbers and their texts are the same id."""
-    wanted, ids = (joined(part) for part in (wanted, ids))
+    wanted, ids = without_dictionary(wanted), one_array(without_dictionary(ids))
     if wanted.type != ids.type:
         wanted, ids = wanted.cast(pa.large_string()), ids.cast(pa.large_string())
     rows: NDArray[np.int64] = pc.fill_null(pc.index_in(wanted, value_set=ids), -1).to_numpy().astype(np.int64)
     return rows
 
 
-def joined(array: Any) -> Any:
-    """One plain array of a column that may come in chunks and dictionaries."""
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+def without_dictionary(array: Any) -> Any:
+    """A column as the values themselves."""
     return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array

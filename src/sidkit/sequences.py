@@ -18,7 +18,7 @@ from .embeddings.files import files_of, readable
 from .embeddings.ids import is_id_type
 from .embeddings.vectors import is_list
 from .errors import InputError
-from .items import joined, match
+from .items import match, without_dictionary
 from .storage import for_arrow
 
 __all__ = ["Sequences", "read_sequences"]
@@ -95,18 +95,18 @@ def read_sequences(path: str | Path, ids: Any, column: str | None = None) -> Seq
     name = choose_name(column, (*LIST_NAMES, *ITEM_NAMES), {key: is_list(kind) for key, kind in kinds.items()})
     if name is None:
         raise no_such("column", column or "items", str(path), {key: True for key in kinds}, "--sequence-column")
-    items, starts = _of_lists(path, name) if is_list(kinds[name]) else _of_events(path, name, list(kinds))
+    items, order, starts = _of_lists(path, name) if is_list(kinds[name]) else _of_events(path, name, list(kinds))
     if not is_id_type(items.type) and len(items) > items.null_count:
         raise InputError(f"{name!r} in {path} holds {items.type}; items must be strings or integers")
     rows = match(items, ids)
-    unknown = pc.count_distinct(joined(items.filter(pa.array(rows < 0)))).as_py()
+    unknown = pc.count_distinct(without_dictionary(items.filter(pa.array(rows < 0)))).as_py()
     if len(rows) and (rows < 0).all():
         known = f", the first known one {ids[0].as_py()!r}" if len(ids) else ""
         raise InputError(
             f"none of the {len(rows):,} items in {path} is known (the first is {items[0].as_py()!r}{known}); "
             "are these the same ids?"
         )
-    return Sequences(rows, starts, unknown)
+    return Sequences(rows[order], starts, unknown)
 
 
 def _read(path: str | Path, columns: list[str]) -> Any:
@@ -120,13 +120,14 @@ def _read(path: str | Path, columns: list[str]) -> Any:
         raise InputError(f"the files of {path} differ in their columns: {error}") from error
 
 
-def _of_lists(path: str | Path, column: str) -> tuple[Any, NDArray[np.int64]]:
+def _of_lists(path: str | Path, column: str) -> tuple[Any, slice, NDArray[np.int64]]:
+    """All items, the order they come in, and where each sequence starts."""
     lists = _read(path, [column]).column(column)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-    return pc.list_flatten(lists), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return pc.list_flatten(lists), slice(None), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _of_events(path: str | Path, column: str, names: list[str]) -> tuple[Any, NDArray[np.int64]]:
+def _of_events(path: str | Path, column: str, names: list[str]) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
     """Events grouped by user, users in the order they first come, each in the order of time."""
     user = next((name for name in USER_NAMES if name in names), None)
     time = next((name for name in TIME_NAMES if name in names), None)
@@ -143,4 +144,4 @@ def _of_events(path: str | Path, column: str, names: list[str]) -> tuple[Any, ND
     when = table.column(time).to_numpy() if time else np.arange(len(number))
     order = np.lexsort((when, number))
     ends = np.cumsum(np.bincount(number)) if len(number) else np.zeros(0, np.int64)
-    return table.column(column).take(pa.array(order)), np.concatenate([[0], ends]).astype(np.int64)
+    return table.column(column), order, np.concatenate([[0], ends]).astype(np.int64)

@@ -12,16 +12,26 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 
-__all__ = ["is_id_type", "require_unique"]
+__all__ = ["is_id_type", "one_array", "require_unique", "within_reach"]
 
 PART = 1 << 18  # ids looked at together
+REACH = 2**31 - 1  # bytes of text that a pyarrow array of strings can hold
 
 
 def is_id_type(kind: Any) -> bool:
     """Whether a pyarrow type can be an id: strings and integers, plain or dictionary-encoded."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = _value_type(kind)
     return bool(pa.types.is_integer(kind)) or _is_text(kind)
+
+
+def one_array(ids: Any) -> Any:
+    """Ids that may come in chunks as one array."""
+    return within_reach(ids).combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+
+
+def within_reach(ids: Any) -> Any:
+    """Ids in chunks; as large strings where one array of strings could not hold them all."""
+    return ids.cast(pa.large_string()) if _is_text(_value_type(ids.type)) and ids.nbytes > REACH else ids
 
 
 def require_unique(ids: Any, column: str, place: Callable[[int], str]) -> None:
@@ -33,14 +43,14 @@ def require_unique(ids: Any, column: str, place: Callable[[int], str]) -> None:
         row = pc.index(pc.is_null(ids), True).as_py()
         raise InputError(f"{place(row)}: {column!r} is null; every row needs an id")
     suspects = _look_alikes(ids)
-    if not len(suspects):
+    if not suspects.any():
         return
-    alike = _plain(ids.take(pa.array(suspects)))
+    alike = _plain(ids.filter(pa.array(suspects)))
     counts = pc.value_counts(alike)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     if not len(repeated):
         return
-    rows = suspects[pc.equal(alike, repeated[0]).to_numpy(zero_copy_only=False)]
+    rows = np.flatnonzero(suspects)[pc.equal(alike, repeated[0]).to_numpy(zero_copy_only=False)]
     more = f" ({len(repeated) - 1} more ids repeat)" if len(repeated) > 1 else ""
     raise InputError(
         f"{column!r} must be different in every row; {repeated[0].as_py()!r} is in "
@@ -48,15 +58,15 @@ def require_unique(ids: Any, column: str, place: Callable[[int], str]) -> None:
     )
 
 
-def _look_alikes(ids: Any) -> NDArray[np.int64]:
-    """The rows whose id has a number that another row's has too: all that repeat, and hardly any that do not.
+def _look_alikes(ids: Any) -> NDArray[np.bool_]:
+    """Whether a row's id has a number that another row's has too: true of all that repeat, and of hardly any other.
 
     Sorting eight bytes an id takes a tenth of the memory of a table of strings.
     """
     numbers = np.concatenate([np.zeros(0, np.uint64), *(_numbers(part) for part in _parts(ids))])
     ordered = np.sort(numbers)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    return np.flatnonzero(np.isin(numbers, twice)) if len(twice) else np.zeros(0, np.int64)
+    return np.isin(numbers, twice)
 
 
 def _parts(ids: Any) -> Iterator[Any]:
@@ -81,9 +91,13 @@ def _numbers(ids: Any) -> NDArray[np.uint64]:
 
 def _plain(ids: Any) -> Any:
     """As integers or large strings."""
-    kind = ids.type.value_type if pa.types.is_dictionary(ids.type) else ids.type
+    kind = _value_type(ids.type)
     ids = ids.cast(kind)
     return ids.cast(pa.large_string()) if _is_text(kind) else ids
+
+
+def _value_type(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_text(kind: Any) -> bool:

@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..rows import CHUNK
 from ..storage import Where
 from .files import readable
-from .ids import require_unique
+from .ids import require_unique, within_reach
 from .parquet_file import Part, examine
 from .source import name_of, require_rows
 from .stream import read_ahead, rechunked
@@ -122,7 +122,7 @@ def open_parquet(
 
 
 def _ids(parts: Sequence[Part]) -> Any:
-    found = pa.chunked_array([chunk for part in parts for chunk in part.ids()]).unify_dictionaries()
+    found = within_reach(pa.chunked_array([chunk for part in parts for chunk in part.ids()])).unify_dictionaries()
     require_unique(found, parts[0].id_column, lambda row: place(parts, row))
     return found
 
