@@ -103,6 +103,27 @@ def test_the_mean_of_the_chosen_component_is_subtracted_whole(rng):
     np.testing.assert_allclose(passed, X - fitted.codebooks[0][fitted.fit_codes[:, 0]])
 
 
+def test_a_component_with_next_to_no_mass_keeps_its_parameters():
+    before = Mixture(np.array([[0.0], [5.0], [7.0]]), np.array([[1.0], [2.0], [3.0]]), np.full(3, 1 / 3))
+    mass, total, square = np.array([4.0, 0.0, 1e-9]), np.array([[8.0], [0.0], [1.0]]), np.array([[20.0], [0.0], [1.0]])
+    after = GMM(3).update(before, (mass, total, square, np.array([-6.0])))
+    assert after.means.tolist() == [[2.0], [5.0], [7.0]]
+    assert after.variances.tolist() == [[1.0], [2.0], [3.0]]
+    np.testing.assert_allclose(after.weights, [1.0, 0.0, 0.0], atol=1e-9)
+    assert np.isfinite(after.log_joint(np.array([[5.0]]))).all()
+    more = GMM(3).update(before, (np.array([4.0, 0.0, 1e-7]), total, square, np.array([-6.0])))
+    assert more.means[2, 0] == pytest.approx(1e7)
+
+
+@pytest.mark.parametrize("spread", ["rows", "clusters"])
+def test_more_components_than_different_rows_leave_empty_ones_as_they_started(spread):
+    X = np.repeat([[1.0, 0.0], [0.0, 1.0]], 10, axis=0)
+    mixture = fit(Level(GMM(3, spread=spread), SUBTRACT), X).stages[0].clusters
+    assert all(np.isfinite(array).all() for array in mixture.arrays.values())
+    assert mixture.variances.min() >= 1e-6
+    assert np.unique(mixture.means.round(6), axis=0).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
 # PQ and OPQ
 
 
@@ -174,6 +195,36 @@ def test_directions_the_data_leave_open_stay_where_they_were(rng):
     np.testing.assert_allclose(zero, before, atol=1e-9)
 
 
+def test_free_directions_of_a_rotation_are_taken_from_the_one_before():
+    """Two directions are decided by the data; the other two were turned by a right angle, and stay so."""
+    turned = np.eye(4)
+    turned[2:, 2:] = [[0.0, -1.0], [1.0, 0.0]]
+    found = procrustes(np.diag([3.0, 2.0, 0.0, 0.0]), turned, 1e-6)
+    np.testing.assert_allclose(found, turned, atol=1e-12)
+
+
+def test_the_pull_of_opq_towards_the_rotation_before_is_as_strong_as_asked(rng):
+    X = rng.normal(size=(300, 6)) @ rng.normal(size=(6, 6))
+    moved = [
+        np.abs(fit(OPQ((4, 4), 5, 5, rotation="identity", tie=tie), X).stages[0].rotation - np.eye(6)).max()
+        for tie in (1e-6, 1.0, 1e6)
+    ]
+    assert moved[0] > 2 * moved[1] > 0.01
+    assert moved[2] < 1e-5
+
+
+def test_opq_turns_after_every_so_many_steps(rng):
+    X = rng.normal(size=(200, 6)) @ rng.normal(size=(6, 6))
+    spec, rows = OPQ((4, 4), alternations=2, first=2, steps=3), LocalRows(ArraySource(X))
+    state, turned = spec.start(rows, Run()), []
+    for _ in range(spec.iterations):
+        before = state.rotation
+        state = spec.update(state, rows.reduce(lambda x, codes, state=state: spec.statistics(state, x, codes)))
+        turned.append(not np.array_equal(before, state.rotation))
+    assert turned == [False, False] + 2 * [False, False, True]
+    assert sidkit.opq_kmeans((4, 4), alternations=2, first=2, steps=3).stages[-1] == spec
+
+
 def test_opq_without_turns_from_the_identity_is_pq_on_centred_rows(rng):
     X = rng.normal(size=(300, 6))
     X -= X.mean(axis=0)
@@ -235,6 +286,18 @@ def test_a_parent_never_seen_uses_the_common_codebook(rng):
 def test_a_per_parent_level_cannot_come_first(rng):
     with pytest.raises(sidkit.SidkitError, match="cannot be the first"):
         fit(Level(PerParent(4), SUBTRACT), rng.normal(size=(20, 3)))
+
+
+def test_parents_start_from_draws_of_their_own(rng):
+    """Two parents with the same rows, left as they start: they differ by parent, by seed and by level."""
+    X, parent = np.tile(rng.normal(size=(40, 3)), (2, 1)), np.repeat([0, 1], 40)
+
+    def starts(seed, width):
+        books = PerParent(4, iterations=0).fit(LocalRows(ArraySource(X), columns=(parent,) * width), Run(seed))
+        return [book.tobytes() for book in books.centroids.reshape(2, 4, 3)]
+
+    assert starts(0, 1) == starts(0, 1)
+    assert len({*starts(0, 1), *starts(1, 1), *starts(0, 2)}) == 6
 
 
 # Balanced

@@ -52,7 +52,7 @@ def level(cluster):
         ((level(KMeans(21)),), TOO_MANY),
         ((level(GMM(21)),), TOO_MANY),
         ((level(Balanced(21)),), TOO_MANY),
-        ((level(PerParent(21)), level(KMeans(21))), TOO_MANY),  # a parent with few rows is no error
+        ((level(PerParent(99)), level(KMeans(21))), TOO_MANY),  # a parent with few rows is no error
         ((PQ((4, 21)),), TOO_MANY),
         ((OPQ((4, 21)),), TOO_MANY),
         ((PQ((4,) * 7),), "6 dimensions cannot be cut into 7 blocks"),
@@ -84,10 +84,11 @@ def test_a_third_start_that_makes_no_sense_is_refused_before_rows_are_read(third
         Tokenizer((*FIRST, third)).fit(Unread(), init=[None, np.arange(4), numbers])
 
 
-def test_every_token_of_a_stage_counts_as_a_level():
+@pytest.mark.parametrize("bad", range(7))
+def test_every_token_of_a_stage_counts_as_a_level(bad):
     spec = Tokenizer((PQ((4, 4)), RQVAE((4, 4)), OPQ((4, 4)), level(KMeans(4))))
-    with pytest.raises(SpecError, match="init for level 7 names rows outside"):
-        spec.fit(Unread(), init=[*[np.arange(4)] * 6, np.arange(N - 3, N + 1)])
+    with pytest.raises(SpecError, match=f"init for level {bad + 1} names rows outside"):
+        spec.fit(Unread(), init=[np.arange(4) + (N if token == bad else 0) for token in range(7)])
 
 
 def test_a_first_level_per_parent_is_refused_before_rows_are_read():

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from sidkit.sids import SidTable, Template
+from sidkit.sids import SidTable, Template, prefix_numbers
 
 CODES = np.array([[1, 0, 2], [0, 1, 1], [1, 0, 2], [1, 1, 0]])
 IDS = ["w", "x", "y", "z"]
@@ -156,3 +156,16 @@ def test_codes_are_never_bent_into_range(tmp_path):
 def test_a_sid_as_the_table_writes_it_finds_its_items():
     table = SidTable([1, 2], [[0, 1], [1, 1]], (2, 2))
     assert table.items_of(table.strings()[1]) == [2]
+
+
+@pytest.mark.parametrize(
+    "sizes", [(65536,) * 5, (2**22, 2**21, 2**21), (2**31 - 1,) * 9, (3,) * 60, (2**31 - 1, 2, 2**31 - 1, 5, 2**30)]
+)
+def test_prefixes_beyond_63_bits_are_told_apart_and_sorted(sizes, rng):
+    ends = np.array([[0, 1, size // 2, size - 1] for size in sizes])
+    codes = np.take_along_axis(ends, rng.integers(0, 4, (len(sizes), 500)), axis=1).T
+    codes[::3, 1:] = codes[0, 1:]  # rows that only the first token tells apart
+    for level, number in enumerate(prefix_numbers(codes.astype(np.int32), sizes), 1):
+        _, expected = np.unique(codes[:, :level], axis=0, return_inverse=True)
+        assert number.min() >= 0
+        assert np.array_equal(np.unique(number, return_inverse=True)[1], expected.ravel())

@@ -28,7 +28,7 @@ from sidkit.vae.r3vae_network import R3VAENetwork  # noqa: E402
 from sidkit.vae.rqvae_network import RQVAENetwork  # noqa: E402
 from sidkit.vae.sinkhorn import by_logarithms, by_products, sinkhorn  # noqa: E402
 from sidkit.vae.state import TrainingState  # noqa: E402
-from sidkit.vae.train import start_codebooks  # noqa: E402
+from sidkit.vae.train import move_dead, start_codebooks  # noqa: E402
 
 SMALL = {"epochs": 3, "batch": 64, "warmup_epochs": 0, "evaluate_every": 1, "init_iterations": 10}
 
@@ -648,6 +648,25 @@ def test_dead_codewords_move_to_where_rows_are(rng):
         for reset in (False, True)
     ]
     assert used[1] > used[0]
+
+
+@pytest.mark.parametrize(("network", "spec"), [(RQVAENetwork, RQVAE((4, 3))), (R3VAENetwork, R3VAE((4, 3)))])
+def test_moved_codewords_forget_the_moments_of_their_old_place(X, network, spec):
+    trained = network.new(spec, X.shape[1], generator())
+    books = [trained.weights[f"codebook.{level}"] for level in range(2)]
+    optimizer = torch.optim.AdamW(trained.weights.values())
+    for book in books:
+        optimizer.state[book] = {name: torch.ones_like(book) for name in ("exp_avg", "exp_avg_sq")}
+    x = torch.tensor(X[:20])
+    arriving = trained.residual(x, 0)
+    state = TrainingState(trained.weights, optimizer, generator())
+    move_dead(trained, state, [torch.tensor([5, 0, 0, 15]), torch.tensor([1, 9, 10])], x)
+    for moment in optimizer.state[books[0]].values():
+        assert moment.any(dim=1).tolist() == [True, False, False, True]
+    for moment in optimizer.state[books[1]].values():
+        assert (moment == 1).all()
+    assert [bool((book == arriving).all(dim=1).any()) for book in books[0]] == [False, True, True, False]
+    assert not books[0][[0, 3]].any()
 
 
 def test_a_diverging_run_says_so(X):
