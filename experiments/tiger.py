@@ -10,6 +10,8 @@ several processes can share a card, a dataset each. One cell alone, its codes ma
 
     python experiments/tiger.py CODES -o cell.jsonl --data DATA --datasets toys --tokenizers prq-kmeans --seeds 0
 
+(minutes on a GPU; on two CPU cores an epoch on Last.fm takes half an hour, and runs stop after 14 to 170 epochs).
+
 What bfloat16 changes (the tables compare it with the runs above, where this file lies beside theirs):
 
     python experiments/tiger.py CODES -o experiments/results/tiger.float32.jsonl --precision float32 --datasets lastfm
@@ -108,7 +110,12 @@ def main() -> None:
     from sidkit.retriever.plan import Plan
     from sidkit.retriever.retriever import find_device
     from sidkit.sequences import read_sequences
+    from sidkit.terminal import Terminal
 
+    datasets, tokenizers = options.datasets.split(","), options.tokenizers.split(",")
+    for name in {*datasets, *tokenizers} - {*DATASETS, *TOKENIZERS, *BEYOND}:
+        known = DATASETS if name in datasets else (*TOKENIZERS, *BEYOND)
+        parser.error(f"no {name!r} (known: {', '.join(known)})")
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
     plan, device = Plan(epochs=options.epochs, precision=options.precision), find_device(options.device)
     done = set()
@@ -116,23 +123,24 @@ def main() -> None:
         found = map(json.loads, options.output.read_text().splitlines())
         done = {(line["dataset"], line["tokenizer"], line["seed"]) for line in found}
     seeds = [int(seed) for seed in options.seeds.split(",")]
-    wanted = run_list(options.datasets.split(","), options.tokenizers.split(","), seeds)
+    wanted = run_list(datasets, tokenizers, seeds)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     if options.data:
         for run in wanted:
             if run not in done:
                 make(options.data, options.codes, *run)
-    for dataset in options.datasets.split(","):
+    for dataset in datasets:
         jobs = jobs_of(options.codes, [run for run in wanted if run[0] == dataset and run not in done])
         if not jobs or (deadline is not None and time.monotonic() + 60 * options.room > deadline):
             continue
         sequences = read_sequences(options.codes / dataset / "sequences.parquet", jobs[0].table.ids)
         print(f"{dataset}: {len(jobs)} runs with {asdict(plan)}", flush=True)
-        outcomes = train_stack(jobs, sequences, plan, device, options.at_once, told=tell(dataset), deadline=deadline)
-        for outcome in outcomes:
-            target = options.output if outcome.finished else options.output.with_suffix(".cut.jsonl")
-            with target.open("a") as out:
-                out.write(json.dumps(line_of(dataset, outcome, plan, device)) + "\n")
+        with Terminal() as progress:
+            given = (jobs, sequences, plan, device, options.at_once, progress)
+            for outcome in train_stack(*given, told=tell(dataset), deadline=deadline):
+                target = options.output if outcome.finished else options.output.with_suffix(".cut.jsonl")
+                with target.open("a") as out:
+                    out.write(json.dumps(line_of(dataset, outcome, plan, device)) + "\n")
 
 
 def tell(dataset: str):

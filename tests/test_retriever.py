@@ -317,9 +317,39 @@ class TestDecoding:
         assert allowed(5, 8) == [9]
         assert allowed(4) == [9]
 
+    @pytest.mark.parametrize("kind", ["gpt2", "llama", "bart"])
+    @pytest.mark.parametrize("way", [{"num_beams": 6, "num_return_sequences": 6}, {"do_sample": True}, {}])
+    def test_models_of_other_makes_generate_valid_sids_too(self, kind, way):
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+        table, end, first = shop(items=30, sizes=(6, 5, 4), twins=4), 2, (20, 30, 40)  # of 60 tokens
+        sizes = {"vocab_size": 60, "bos_token_id": 1, "eos_token_id": end, "pad_token_id": 0}
+        sizes |= {
+            "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2},
+            "llama": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+            "bart": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "decoder_start_token_id": end},
+        }[kind]
+        torch.manual_seed(0)
+        family = AutoModelForSeq2SeqLM if kind == "bart" else AutoModelForCausalLM
+        model = family.from_config(AutoConfig.for_model(kind, **sizes)).eval()
+        start = 1 if kind == "bart" else 5
+        tokens = [range(at, at + size) for at, size in zip(first, table.sizes, strict=True)]
+        processor = SidLogitsProcessor(Trie.of(table), start, tokens, end)
+        prompt = torch.randint(3, 20, (4, 5))
+        given = {"attention_mask": torch.ones_like(prompt), "max_new_tokens": 4, "logits_processor": [processor]}
+        found = model.generate(prompt, **given, **way)[:, start:]
+        assert (found[:, 3] == end).all()
+        assert {tuple(sid) for sid in (found[:, :3] - torch.tensor(first)).tolist()} <= set(
+            map(tuple, table.codes.tolist())
+        )
+
     def test_tokens_for_another_number_of_codes_are_refused(self):
         with pytest.raises(InputError, match="codes were given"):
             SidLogitsProcessor(Trie.of(shop()), tokens=[[1], [2], [3]])
+
+    def test_a_model_with_too_few_tokens_is_refused(self):
+        with pytest.raises(InputError, match="token 24 is needed for semantic IDs, and the model has 24 tokens"):
+            SidLogitsProcessor(Trie.of(shop()))(torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 24))
 
 
 def _leaf_tokens(trie, table, vocabulary):
@@ -557,6 +587,30 @@ class TestTraining:
         assert outcome.is_over(plan)
         assert (outcome.best_epoch, outcome.weights) == (2, {"of": 2})
 
+    def test_a_loss_that_is_no_number_ends_the_training(self, tmp_path):
+        table, sequences = ring(users=30)
+        plan = Plan(Shape(1, 8, 8, 1, 8), epochs=2, batch=32, learning_rate=1e30, beams=4)
+        with pytest.raises(SpecError, match="the loss became nan in epoch 1; lower learning_rate"):
+            train(table, sequences, tmp_path / "run", plan, "cpu")
+        assert not (tmp_path / "run").exists()
+
+    def test_progress_has_room_for_the_time_left_on_eighty_columns(self, monkeypatch):
+        from io import StringIO
+
+        from rich.console import Console
+
+        from sidkit.terminal import Terminal
+
+        table, sequences = ring(users=30)
+        plan, screen = Plan(Shape(1, 8, 8, 1, 8), epochs=2, batch=32, beams=4), StringIO()
+        shown = Console(file=screen, width=80, force_terminal=True, color_system=None)
+        monkeypatch.setattr("sidkit.terminal.Console", lambda **_: shown)
+        with Terminal() as progress:
+            list(train_stack([Job("a", table, 0)], sequences, plan, "cpu", progress=progress))
+        last = screen.getvalue()[-400:]
+        for words in ("100%", "rows/s", "0:00:00", "epoch 2, loss ", "NDCG@20 0.", "best 0."):
+            assert words in last
+
     def test_dropout_is_for_training(self):
         table, sequences = ring(users=30)
         losses = {}
@@ -658,11 +712,29 @@ class TestCommands:
 
         words = ["evaluate", str(tmp_path / "run"), str(tmp_path / "sequences.parquet"), "--device", "cpu"]
         assert "with 6 SIDs generated per user" in CliRunner().invoke(app, words).stdout
+        assert f"{facts['test']['valid_share']:.1%} of what was generated" in CliRunner().invoke(app, words).stdout
         assert evaluated() == pytest.approx(facts["test"])
         assert evaluated("--constrained")["valid_share"] == 1
         assert evaluated("--invalid-consumes-rank")["item_mrr@20"] < facts["test"]["item_mrr@20"]
         (tmp_path / "stock.txt").write_text("p 3\n\n  p 4 \n")
         assert evaluated("--within", tmp_path / "stock.txt", "--constrained")["valid_share"] == 1  # two SIDs, six beams
+
+    def test_a_narrow_terminal_shows_every_digit(self, monkeypatch, trained):
+        from io import StringIO
+
+        import rich.console
+
+        from sidkit.cli.recommending import print_figures
+
+        screen, make = StringIO(), rich.console.Console
+        monkeypatch.setattr(
+            rich.console, "Console", lambda **_: make(file=screen, width=80, force_terminal=True, color_system=None)
+        )
+        facts = trained[0].facts
+        print_figures(facts["test"], facts["users"], {})
+        for name in ("recall@5", "ndcg@20", "mrr@10"):
+            assert f"{facts['test'][f'corrected_{name}']:.4f}" in screen.getvalue()
+        assert "…" not in screen.getvalue()
 
 
 class TestErrors:

@@ -16,6 +16,8 @@ Sids = Annotated[Path, typer.Argument(help="Parquet file written by `sidkit enco
 SequencesFile = Annotated[
     Path, typer.Argument(help="Parquet: a list of items per user, or a row per event", show_default=False)
 ]
+FIGURES = [f"{metric}@{cut}" for metric in ("Recall", "NDCG", "MRR") for cut in (5, 10, 20)]
+WIDE = 120  # columns that all figures take
 
 
 @app.command()
@@ -148,7 +150,8 @@ def evaluate(
 
 
 def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, Mapping[str, float]]) -> None:
-    """One line per reading, one column per figure; below, what counting gives without a model."""
+    """One line per reading, one column per figure; below, what counting gives without a model. A terminal too narrow
+    for all columns gets a table for each of Recall, NDCG and MRR."""
     from rich.console import Console
     from rich.table import Table
 
@@ -158,17 +161,19 @@ def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, M
         "corrected": "item, collision-corrected",
         "sid": "SID",
     }
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(f"{users:,} users", no_wrap=True)
-    columns = [f"{metric}@{cut}" for metric in ("recall", "ndcg", "mrr") for cut in (5, 10, 20)]
-    for column in columns:
-        table.add_column(column.replace("ndcg", "NDCG").replace("mrr", "MRR").replace("recall", "Recall"), no_wrap=True)
-    for name, words in readings.items():
-        table.add_row(words, *(f"{means[f'{name}_{column}']:.4f}" for column in columns))
     simple = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
-    for name, figures in counting.items():
-        table.add_row(simple[name], *(f"{figures[column]:.4f}" for column in columns), style="dim")
+    rows = [(words, {key: means[f"{name}_{key.lower()}"] for key in FIGURES}, "") for name, words in readings.items()]
+    rows += [(simple[name], {key: found[key.lower()] for key in FIGURES}, "dim") for name, found in counting.items()]
     console = Console()
-    console = Console(width=max(console.width, 120)) if not console.is_terminal else console
-    console.print(table)
+    console = Console(width=max(console.width, WIDE)) if not console.is_terminal else console
+    for some in [FIGURES] if console.width >= WIDE else [FIGURES[:3], FIGURES[3:6], FIGURES[6:]]:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column(f"{users:,} users", no_wrap=True)
+        for key in some:
+            table.add_column(key, no_wrap=True)
+        for words, figures, style in rows:
+            table.add_row(words, *(f"{figures[key]:.4f}" for key in some), style=style)
+        console.print(table)
     console.print("one target per user, so HitRate@K equals Recall@K", style="dim")
+    if (valid := means["valid_share"]) < 1:
+        console.print(f"{valid:.1%} of what was generated are SIDs of items", style="dim", highlight=False)

@@ -41,6 +41,8 @@ class SidLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
         """input_ids: (n, t), scores: (n, V) -> scores, -inf where no SID goes on."""
         if self.device_trie is None or self.device_trie.codes[0].device != scores.device:
             self.device_trie = DeviceTrie(self.trie, self.vocabulary, scores.device)
+            if (most := max(self.end, *(int(level.max()) for level in self.tokens))) >= scores.shape[1]:
+                raise InputError(f"token {most} is needed for semantic IDs, and the model has {scores.shape[1]} tokens")
             self.tokens = [level.to(scores.device) for level in self.tokens]
             self.codes = [_codes_of(level, scores.shape[1]) for level in self.tokens]
         trie, done = self.device_trie, input_ids[:, self.start :]

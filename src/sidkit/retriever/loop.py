@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 
 from ..checkpoint import Checkpoint
-from ..errors import InputError
+from ..errors import InputError, SpecError
 from ..progress import Progress, Silent
 from ..sequences import Sequences
 from ..sids import SidTable
@@ -122,10 +123,12 @@ def train_stack(
         tallies = panel(weights, plan.shape, plan.beams, plan.constrained)
         for (run, outcome), tally in zip(running.items(), tallies, strict=True):
             outcome.epoch += 1
+            if not math.isfinite(losses[run]):
+                raise SpecError(f"the loss became {losses[run]} in epoch {outcome.epoch}; lower learning_rate")
             figures = tally.means()
             outcome.consider(figures[CHOSEN_BY], partial(stack.kept, run))
             outcome.log.append({"epoch": outcome.epoch, "loss": losses[run], "samples_per_s": speed} | figures)
-            progress.note(_words(outcome, plan))
+            progress.note(_words(outcome))
         for run, outcome in running.items():
             outcome.seconds += (time.monotonic() - began) / len(running)
             told(outcome)
@@ -188,12 +191,12 @@ def _test(outcome: Outcome, sequences: Sequences, plan: Plan, device: Any) -> Ta
     return judge(weights, plan.shape, plan.beams, plan.constrained)
 
 
-def _words(outcome: Outcome, plan: Plan) -> str:
+def _words(outcome: Outcome) -> str:
+    """Two short lines, so that a bar of 80 columns still has room for the speed and the time left."""
     last = outcome.log[-1]
     return (
-        f"{outcome.job.name} epoch {outcome.epoch}, loss {last['loss']:.4f}, NDCG@20 {last[CHOSEN_BY]:.4f}, "
-        f"best {outcome.best:.4f} ({outcome.epoch - outcome.best_epoch} of {plan.patience} epochs ago), "
-        f"{last['samples_per_s']:,.0f} samples/s"
+        f"epoch {outcome.epoch}, loss {last['loss']:.4f},\n"
+        f"NDCG@20 {last[CHOSEN_BY]:.4f}, best {outcome.best:.4f} at {outcome.best_epoch}"
     )
 
 
