@@ -11,6 +11,7 @@ from sidkit.cluster import GMM, Balanced, KMeans, PerParent
 from sidkit.errors import MissingExtraError, SpecError
 from sidkit.level import SUBTRACT, Level
 from sidkit.product import OPQ, PQ
+from sidkit.scalar import FSQ
 from sidkit.tokenizer import Tokenizer
 from sidkit.vae import R3VAE, RQVAE
 
@@ -59,6 +60,8 @@ def level(cluster):
         ((OPQ((4,) * 7),), "6 dimensions cannot be cut into 7 blocks"),
         ((RQVAE((4, 21)),), TOO_MANY),
         ((R3VAE((4, 21)),), TOO_MANY),
+        ((FSQ(8, 2, "itq"),), "8 orthogonal directions do not exist in 6 dimensions"),
+        ((FSQ(4, 2, "random"), level(KMeans(21))), TOO_MANY),
     ],
 )
 def test_a_third_stage_that_cannot_be_fitted_is_refused_before_rows_are_read(stages, message, rows, tmp_path):
@@ -91,12 +94,17 @@ def test_every_token_of_a_stage_counts_as_a_level(bad):
         spec.fit(Unread(), init=[np.arange(4) + (N if token == bad else 0) for token in range(7)])
 
 
+def test_starts_of_more_levels_than_there_are_are_refused_before_rows_are_read():
+    with pytest.raises(SpecError, match="init names rows for 3 levels, and there are 2"):
+        Tokenizer(FIRST).fit(Unread(), init=[None, None, np.arange(4)])
+
+
 def test_a_first_level_per_parent_is_refused_before_rows_are_read():
     with pytest.raises(SpecError, match="cannot be the first"):
         Tokenizer((level(PerParent(4)),)).fit(Unread())
 
 
-@pytest.mark.parametrize("make", [RQVAE, R3VAE])
+@pytest.mark.parametrize("make", [RQVAE, R3VAE, lambda sizes: FSQ(4)])
 def test_a_missing_extra_is_named_before_rows_are_read(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match="needs the 'torch' extra"):

@@ -80,9 +80,15 @@ class FSQ:
         if self.projection not in ("learned", "itq", "random"):
             raise SpecError(f"projection must be 'learned', 'itq' or 'random', not {self.projection!r}")
 
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        if self.projection == "learned":
+            need("torch", "torch", "learning an FSQ projection (or use projection='itq')")
+        elif self.bits > shape[1]:
+            raise SpecError(f"{self.bits} orthogonal directions do not exist in {shape[1]} dimensions")
+        return level + self.tokens
+
     def fit(self, rows: Rows, run: Run) -> FittedFSQ:
-        if self.bits > rows.shape[1] and self.projection != "learned":
-            raise SpecError(f"{self.bits} orthogonal directions do not exist in {rows.shape[1]} dimensions")
+        self.check(rows.shape, rows.width, run)
         seed = run.seed_of(rows.width)
         x = np.asarray(rows.sample(min(rows.shape[0], SAMPLE), seed), np.float64)
         x = unit(x) if self.normalize else x

@@ -88,6 +88,8 @@ class Tokenizer:
             if not isinstance(stage, Checks):
                 return
             level = stage.check(shape, level, run)
+        if run.init is not None and len(run.init) > level:
+            raise SpecError(f"init names rows for {len(run.init)} levels, and there are {level}")
 
     def _identity(self, seed: int, init: Any, mark: str) -> str:
         """What must be equal for an interrupted fit to be gone on with."""

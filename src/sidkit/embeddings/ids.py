@@ -14,7 +14,8 @@ from ..errors import InputError
 
 __all__ = ["is_id_type", "one_array", "require_unique", "within_reach"]
 
-PART = 1 << 18  # ids looked at together
+PART = 1 << 18  # ids looked at together, at most
+LETTERS = 1 << 23  # bytes of them
 REACH = 2**31 - 1  # bytes of text that a pyarrow array of strings can hold
 
 
@@ -71,8 +72,9 @@ def _look_alikes(ids: Any) -> NDArray[np.bool_]:
 
 def _parts(ids: Any) -> Iterator[Any]:
     for chunk in ids.chunks if isinstance(ids, pa.ChunkedArray) else [ids]:
-        for start in range(0, len(chunk), PART):
-            yield _plain(chunk.slice(start, PART))
+        size = max(1, min(PART, LETTERS * len(chunk) // max(1, chunk.nbytes)))
+        for start in range(0, len(chunk), size):
+            yield _plain(chunk.slice(start, size))
 
 
 def _numbers(ids: Any) -> NDArray[np.uint64]:
