@@ -42,7 +42,8 @@ def comparison(lines: list[dict], dataset: str, table: str) -> Comparison | None
         if line["dataset"] == dataset and line["table"] == table:
             options = ", ".join(f"{name} {value}" for name, value in line["options"].items())
             label = line["recipe"] + (f" ({options})" if options else "")
-            figures[label][line["seed"]] = line["quality"]
+            three = {name: value[:3] if isinstance(value, list) else value for name, value in line["quality"].items()}
+            figures[label][line["seed"]] = three  # levels, as in the paper's table
     if not figures:
         return None
     seeds = sorted({seed for runs in figures.values() for seed in runs})

@@ -15,9 +15,10 @@ from sidkit.encoder import choose
 from sidkit.errors import InputError, SpecError
 from sidkit.recipes import prq_kmeans, rq_kmeans
 from sidkit.report.cases import RULES, collision_case, query_case
-from sidkit.report.compare import compare
+from sidkit.report.compare import Comparison, compare
 from sidkit.report.compare_page import compare_page, comparison_figures, pairs_of, sides_of
 from sidkit.report.contrast import aligned, contrast
+from sidkit.report.draw import WIDTH, Rect, lay_out
 from sidkit.sids import SidTable
 from test_cli import sidkit
 
@@ -190,6 +191,31 @@ class TestCommands:
         bare = json.loads(sidkit("compare", shop / "items.parquet", *arguments[:2], "-o", tmp_path / "runs", "--json"))
         assert bare == told
 
+    def test_compare_shows_every_level_and_nothing_where_a_tokenizer_has_none(self, shop, tmp_path):
+        for name, sizes in (("two", (4, 4)), ("four", (2, 4, 2, 4))):
+            X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
+            rq_kmeans(sizes).fit(X, seed=0).save(tmp_path / name)
+        names = [str(path) for path in (tmp_path / "two", shop / "tok-a", tmp_path / "four")]
+        arguments = ("compare", shop / "items.parquet", "-r", ",".join(names), "-o", tmp_path / "runs")
+        figures = json.loads(sidkit(*arguments, "--json"))["figures"]
+        assert [len(figures[name][0]["utilisation"]) for name in names] == [2, 3, 4]
+        head, _, *rows = sidkit(*arguments, "--format", "markdown").splitlines()
+        assert head.split(" | ")[1:6] == ["ICR %", "Util L1 %", "Util L2 %", "Util L3 %", "Util L4 %"]
+        cells = [[cell.strip(" *") for cell in row.strip("|").split("|")] for row in rows]
+        there = [[level < own for level in range(4)] for own in (2, 3, 4)]
+        assert [[bool(cell) for cell in row[2:6]] for row in cells] == there
+        assert [[bool(cell) for cell in row[6:]] for row in cells] == there
+        assert cells[2][5] == f"{100 * figures[names[2]][0]['utilisation'][3]:.2f}"
+        assert "**" not in rows[2].split("|")[6]  # nothing to be better than
+        assert "Util L4" in sidkit(*arguments)
+
+    def test_a_level_that_is_hardly_used_is_not_shown_as_unused(self):
+        run = {"icr_per_sid": 1.0, "utilisation": [1.0, 2.345e-6], "prefix_gini": [0.0, 0.0]}
+        found = Comparison({"deep": [run], "flat": [{**run, "utilisation": [1.0], "prefix_gini": [0.0]}]}, [0])
+        assert found.cells("deep") == ["100.00", "100.00", "0.00023", "0.000", "0.000"]
+        assert found.cells("flat") == ["100.00", "100.00", "", "0.000", ""]
+        assert found.ranks() == {"deep": [1, 1, 0, 1, 0], "flat": [1, 1, 0, 1, 0]}
+
 
 @pytest.fixture(scope="module")
 def made(shop, tmp_path_factory):
@@ -218,6 +244,19 @@ class TestPage:
         bar = figures[0].panels[0].series[0]
         assert bar.y[1] == pytest.approx(np.mean(values))
         assert bar.spread[1] == pytest.approx(np.std(values, ddof=1))
+
+    def test_bars_of_levels_that_a_tokenizer_has_not_are_left_out_and_their_places_stay(self, shop, tmp_path):
+        X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
+        found = compare(X, {"two": rq_kmeans((4, 4)), "four": rq_kmeans((2, 2, 2, 2))}, [0], tmp_path)
+        sides = sides_of(found, X, np.arange(len(X)))
+        figures = comparison_figures(found, sides, "pca")
+        panels = {panel.title: panel for panel in figures[0].panels}
+        assert [list(one.x) for one in panels["Codes in use"].series] == [[0, 1], [0, 1, 2, 3]]
+        deep = panels["Prefix utilisation, level 4"]
+        assert [list(one.x) for one in deep.series] == [[], [0]]
+        bar = next(mark for mark in lay_out(deep) if isinstance(mark, Rect) and mark.tip)
+        assert bar.x > WIDTH / 2  # the second of two, beside an empty place
+        assert "Prefix utilisation, level 4" in compare_page(found, sides, figures, "x", [])
 
     def test_the_page_fits_a_phone_and_shows_hostile_texts_as_they_are(self, browser, made):
         with watched(browser, viewport={"width": 380, "height": 700}) as page:

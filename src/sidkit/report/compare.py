@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import floor, log10
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -33,39 +34,54 @@ class Comparison:
     reused: int = 0  # runs that were found on disk
     homes: Mapping[str, Sequence[Path]] = field(default_factory=dict)  # where the fitted tokenizers lie
 
+    def levels(self) -> int:
+        """Of the tokenizer that has most."""
+        return max(len(runs[0]["utilisation"]) for runs in self.figures.values())
+
     def columns(self) -> list[tuple[str, bool]]:
         """(heading, whether more is better) of every column."""
-        levels = min(3, *(len(runs[0]["utilisation"]) for runs in self.figures.values()))
-        names = [f"L{level + 1}" for level in range(levels)]
+        names = [f"L{level + 1}" for level in range(self.levels())]
         return [("ICR %", True), *((f"Util {n} %", True) for n in names), *((f"Gini {n}", False) for n in names)]
 
     def values(self, label: str) -> list[list[float]]:
-        """Per column, the values of all seeds."""
+        """Per column, the values of all seeds; none where this tokenizer has no such level."""
         runs = self.figures[label]
-        levels = (len(self.columns()) - 1) // 2
+        own, none = len(runs[0]["utilisation"]), self.levels() - len(runs[0]["utilisation"])
         icr = [100 * run["icr_per_sid"] for run in runs]
-        utilisation = [[100 * run["utilisation"][level] for run in runs] for level in range(levels)]
-        gini = [[run["prefix_gini"][level] for run in runs] for level in range(levels)]
-        return [icr, *utilisation, *gini]
+        utilisation = [[100 * run["utilisation"][level] for run in runs] for level in range(own)]
+        gini = [[run["prefix_gini"][level] for run in runs] for level in range(own)]
+        return [icr, *utilisation, *([] for _ in range(none)), *gini, *([] for _ in range(none))]
 
     def cells(self, label: str) -> list[str]:
-        """Per column, the mean and, with several seeds, the standard deviation."""
+        """Per column, the mean and, with several seeds, the standard deviation; empty where there is nothing."""
         shown = []
-        for (heading, _), values in zip(self.columns(), self.values(label), strict=True):
-            digits = 2 if "%" in heading else 3
+        for column, values in enumerate(self.values(label)):
+            digits = self._digits(column)
             spread = f" ±{stdev(values):.{digits}f}" if len(values) > 1 else ""
-            shown.append(f"{mean(values):.{digits}f}{spread}")
+            shown.append(f"{mean(values):.{digits}f}{spread}" if values else "")
         return shown
 
     def ranks(self) -> dict[str, list[int]]:
-        """Per label and column, 1 for the best mean, 2 for the second; equal means share a rank."""
-        means = {label: [mean(values) for values in self.values(label)] for label in self.figures}
+        """Per label and column, 1 for the best mean, 2 for the second; equal means share a rank.
+
+        0 where there is nothing, or nothing to compare with because the others have no such level.
+        """
+        means = {label: [_mean(values) for values in self.values(label)] for label in self.figures}
         ranks: dict[str, list[int]] = {label: [] for label in means}
         for column, (_, more) in enumerate(self.columns()):
-            order = sorted({round(row[column], 9) for row in means.values()}, reverse=more)
+            known = [value for row in means.values() if (value := row[column]) is not None]
+            order = sorted(set(known), reverse=more) if len(known) > 1 or len(means) == 1 else []
             for label, row in means.items():
-                ranks[label].append(order.index(round(row[column], 9)) + 1)
+                value = row[column]
+                ranks[label].append(order.index(value) + 1 if value in order else 0)
         return ranks
+
+    def _digits(self, column: int) -> int:
+        """Three for Gini and two for percent, or as many as tell a deep level's utilisation from nothing."""
+        heading, _ = self.columns()[column]
+        largest = max(_mean(self.values(label)[column]) or 0.0 for label in self.figures)
+        usual = 2 if "%" in heading else 3
+        return 1 - floor(log10(largest)) if 0 < largest < 0.005 and "%" in heading else usual
 
     def markdown(self) -> str:
         """A Markdown table, best means in bold."""
@@ -91,6 +107,11 @@ class Comparison:
         """Every figure of every run and, where given, what each separates of what another merges (`pairs_of`)."""
         told = {"seeds": list(self.seeds), "figures": self.figures}
         return json.dumps(told if pairs is None else told | {"pairs": pairs}, indent=1)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """To nine significant digits, so that the order of additions makes no rank."""
+    return float(f"{mean(values):.9g}") if values else None
 
 
 FORMS = ("table", "json", "markdown", "latex")

@@ -83,8 +83,8 @@ def comparison_figures(found: Comparison, sides: Sequence[Side], map_by: str = "
 
 
 def _bars(found: Comparison) -> list[Panel]:
-    """Means over seeds, with whiskers of one standard deviation."""
-    levels = min(len(runs[0]["utilisation"]) for runs in found.figures.values())
+    """Means over seeds, with whiskers of one standard deviation; no bar where a tokenizer has no such level."""
+    levels = found.levels()
     alone = [("of SIDs", "icr_per_sid"), ("of items", "icr_per_item")]
     panels = [_bar_panel(found, "On a SID of their own", "", [(name, _one(key)) for name, key in alone], percent=True)]
     for title, key, percent in (
@@ -100,19 +100,18 @@ def _bars(found: Comparison) -> list[Panel]:
 
 
 def _one(key: str, level: int | None = None) -> Any:
-    return lambda run: run[key] if level is None else run[key][level]
+    return lambda run: run[key] if level is None else run[key][level] if level < len(run[key]) else None
 
 
 def _bar_panel(found: Comparison, title: str, x_label: str, groups: Sequence[tuple[str, Any]], percent: bool) -> Panel:
     series = []
     for tone, (label, runs) in enumerate(found.figures.items()):
-        values = [[pick(run) for run in runs] for _, pick in groups]
-        spread = [stdev(some) if len(some) > 1 else 0.0 for some in values]
-        places = list(range(len(groups)))
-        series.append(Series(label, places, [mean(some) for some in values], tone, "bars", spread))
+        values = {place: [pick(run) for run in runs] for place, (_, pick) in enumerate(groups)}
+        values = {place: some for place, some in values.items() if None not in some}
+        spread = [stdev(some) if len(some) > 1 else 0.0 for some in values.values()]
+        series.append(Series(label, list(values), [mean(some) for some in values.values()], tone, "bars", spread))
     names = [name for name, _ in groups]
-    few = len(series) * len(groups) <= 6
-    return Panel(title, x_label, "share" if percent else "Gini", series, percent=percent, names=names, values=few)
+    return Panel(title, x_label, "share" if percent else "Gini", series, percent=percent, names=names)
 
 
 def _map(sides: Sequence[Side], map_by: str) -> list[Figure]:

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import SpecError, need
 from ..files import replace_file
 from .chart import Figure
-from .draw import HEIGHT, WIDTH, Dots, Label, Mark, Path, Rect, lay_out
+from .draw import WIDTH, Dots, Label, Mark, Path, Rect, height_of, lay_out
 from .svg import COLOURS, figure_svg
 
 __all__ = ["FORMATS", "check_formats", "write_figures"]
@@ -52,11 +52,12 @@ def _draw(figure: Figure, path: FilePath, form: str) -> None:
 
     fonts = {"font.family": "sans-serif", "font.sans-serif": ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"]}
     with matplotlib.rc_context(fonts | {"pdf.fonttype": 42}):
-        canvas = Canvas(figsize=(WIDTH * len(figure.panels) / 96, HEIGHT / 96), dpi=200)
+        height = max(map(height_of, figure.panels))
+        canvas = Canvas(figsize=(WIDTH * len(figure.panels) / 96, height / 96), dpi=200)
         FigureCanvasAgg(canvas)
         for i, panel in enumerate(figure.panels):
             axes = canvas.add_axes((i / len(figure.panels), 0, 1 / len(figure.panels), 1))
-            axes.set(xlim=(-6, WIDTH + 6), ylim=(HEIGHT, 0))
+            axes.set(xlim=(-6, WIDTH + 6), ylim=(height, 0))
             axes.axis("off")
             for mark in lay_out(panel):
                 _add(axes, mark)

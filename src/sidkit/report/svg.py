@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from html import escape
 
 from .chart import Figure, Panel
-from .draw import HEIGHT, WIDTH, Dots, Label, Mark, Path, Rect, lay_out
+from .draw import WIDTH, Dots, Label, Mark, Path, Rect, height_of, lay_out
 
 __all__ = ["COLOURS", "figure_svg", "panel_svg", "tone_rules"]
 
 # Okabe and Ito's, which most colour-blind readers can tell apart; shapes differ as well.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b4568f", "#a87900", "#3a8fc4", "#6b6b6b", "#8c3a1e")
+COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#b4568f", "#a87900", "#3a8fc4",
+    "#6b6b6b", "#8c3a1e", "#5b4bb7", "#6f8f1f", "#1f4d5c", "#c9829a",
+)  # fmt: skip
 GLYPHS = (
     "m-2.4 0a2.4 2.4 0 1 0 4.8 0a2.4 2.4 0 1 0 -4.8 0",
     "m0-3l2.8 5h-5.6z",
@@ -32,14 +35,14 @@ def panel_svg(panel: Panel) -> str:
     """One panel, to stand in a page; it grows and shrinks with its box."""
     said = escape(f"{panel.title}: {panel.y_label} by {panel.x_label}", quote=True)
     inside = "".join(_mark(mark) for mark in lay_out(panel))
-    return f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{said}">{inside}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH:g} {height_of(panel):g}" role="img" aria-label="{said}">{inside}</svg>'
 
 
 def figure_svg(figure: Figure) -> str:
     """A file of its own: the panels side by side, on white."""
     gap = 24.0
     width = (WIDTH + gap) * len(figure.panels) + gap
-    height = HEIGHT + 2 * gap
+    height = max(map(height_of, figure.panels)) + 2 * gap
     panels = "".join(
         f'<g transform="translate({gap + i * (WIDTH + gap):g} {gap:g})">{"".join(map(_mark, lay_out(panel)))}</g>'
         for i, panel in enumerate(figure.panels)
