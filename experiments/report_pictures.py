@@ -116,7 +116,7 @@ def photograph(pages: dict[str, str], folder: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, html in pages.items():
-            page = browser.new_page(viewport={"width": 860, "height": 600})
+            page = browser.new_page(viewport={"width": 860, "height": 800})
             page.set_content(html)
             box = page.locator(".verdict").bounding_box()
             clip = {"x": 0, "y": 0, "width": 860, "height": box["y"] + box["height"] + 20}

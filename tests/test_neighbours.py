@@ -15,13 +15,16 @@ def test_four_items_by_hand():
     """On a circle at 0, 10, 20 and 90 degrees the nearest are 1, 0 (tie with 2: the first), 1, 2.
 
     Codes 0, 0, 1, 1: pairs (0, 1), (1, 0) share, (2, 1) does not, (3, 2) does: 3/4. By code the one nearest to 2 is
-    3, which is not its nearest; the others agree: 3/4.
+    3, which is not its nearest; the others agree: 3/4. All four could share, so of the 2/3 between chance and that,
+    5/12 are reached.
     """
     angle = np.deg2rad([0, 10, 20.5, 90])
     found = neighbour_agreement([[0], [0], [1], [1]], (2,), np.c_[np.cos(angle), np.sin(angle)], neighbours=1)
     assert found["share"] == pytest.approx([3 / 4])
     assert found["chance"] == pytest.approx([1 / 3])
     assert found["lift"] == pytest.approx([9 / 4])
+    assert found["most"] == [1.0]
+    assert found["above_chance"] == pytest.approx([5 / 8])
     assert found["overlap"] == pytest.approx(3 / 4)
     assert found["overlap_chance"] == pytest.approx(1 / 3)
     assert found["share_error"] == [0.0]
@@ -72,6 +75,18 @@ def test_planted_clusters_agree_and_shuffled_codes_do_not(rng):
     x, label = planted(rng, clusters=20, each=50)
     assert neighbour_agreement(label[:, None], (20,), x)["share"] == [1.0]
     assert neighbour_agreement(rng.permutation(label)[:, None], (20,), x)["lift"][0] == pytest.approx(1, abs=0.2)
+
+
+def test_groups_smaller_than_the_neighbours_asked_for_are_not_held_against_them(rng):
+    x, label = planted(rng, clusters=40, each=4)
+    found = neighbour_agreement(label[:, None], (40,), x)
+    assert (found["share"], found["most"]) == (pytest.approx([0.3]), pytest.approx([0.3]))
+    assert found["above_chance"] == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize("codes", [np.zeros(40, int), np.arange(40)])
+def test_one_group_for_all_or_one_for_each_leave_nothing_above_chance(rng, codes):
+    assert neighbour_agreement(codes[:, None], (40,), rng.normal(size=(40, 3)))["above_chance"] == [None]
 
 
 def test_many_copies_of_an_item_do_not_count_itself(rng):

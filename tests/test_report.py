@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,12 @@ from sidkit.errors import InputError, MissingExtraError, SpecError
 from sidkit.recipes import opq_kmeans, prq_kmeans
 from sidkit.report.centroids import MOST, joint_map
 from sidkit.report.chart import Figure, Panel, Series
-from sidkit.report.draw import HEIGHT, WIDTH, Dots, Label, Path, Rect, lay_out, shown
+from sidkit.report.draw import WIDTH, Dots, Label, Path, Rect, height_of, lay_out, shown, wide
 from sidkit.report.evidence import assess, gather
-from sidkit.report.figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
+from sidkit.report.figures import _chance_panel, bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from sidkit.report.groups import collision_groups, prefix_tree, typical_prefixes
 from sidkit.report.metrics import gini
+from sidkit.report.neighbours import neighbour_agreement
 from sidkit.report.page import FORMULAS, report_page
 from sidkit.report.plots import write_figures
 from sidkit.report.svg import figure_svg
@@ -101,6 +103,50 @@ class TestVerdict:
         }
         assert "they are not used" in text["most items share a SID"]
 
+    @pytest.mark.parametrize("above", [1.0, 0.3])
+    def test_meaning_is_good_down_to_its_first_limit(self, above):
+        verdict = assess(evenly_used(), near(above))["verdict"]
+        assert verdict["headline"] == (
+            "In good shape: every level is used, few items share a SID and near items share tokens."
+        )
+        assert verdict["numbers"][3]["label"] == "of nearest items share the first token; by chance 1%"
+
+    @pytest.mark.parametrize("above", [0.299, 0.05])
+    def test_weak_meaning_wants_care(self, above):
+        verdict = assess(evenly_used(), near(above))["verdict"]
+        assert verdict["headline"].startswith("Usable, with care: SIDs say little of what items are")
+
+    @pytest.mark.parametrize("above", [0.049, 0.0, -0.02])
+    def test_sids_that_mean_hardly_more_than_chance_are_not_ready(self, above):
+        verdict = assess(evenly_used(), near(above))["verdict"]
+        assert (verdict["grade"], verdict["findings"][0]["grade"]) == ("poor", "poor")
+        assert verdict["headline"] == (
+            "Not ready: SIDs say next to nothing of what items are, although few items share a SID."
+        )
+        assert "by chance it would be 1%. SIDs dealt out at random are hardly worse" in verdict["findings"][0]["text"]
+
+    def test_meaning_is_not_judged_where_it_was_not_measured_or_random_sids_would_not_be_known(self):
+        plain = assess(evenly_used())["verdict"]
+        assert "near items" not in plain["headline"]
+        few, one_token = near(0.0, queries=2), near(0.0, chance=0.99)
+        one_for_each = {**near(0.0), "most": [0.01], "above_chance": [None]}
+        for unknown in (few, one_token, one_for_each):
+            assert assess(evenly_used(), unknown)["verdict"] == plain
+
+    @pytest.mark.parametrize("items, size", [(120, 16), (400, 256), (3000, 4), (3000, 512)])
+    def test_random_sids_are_known_as_such_wherever_they_are_judged(self, rng, items, size):
+        x = rng.normal(size=(items, 8)).astype(np.float32)
+        for _ in range(5):
+            table = SidTable(np.arange(items), rng.integers(0, size, (items, 1)), (size,))
+            found = neighbour_agreement(table.codes, table.sizes, x, queries=500)
+            assert grades(assess(table, found)["verdict"])["SIDs say next to nothing of what items are"] == "poor"
+
+
+def near(above, chance=0.01, queries=500):
+    """What `neighbour_agreement` would find where so much of what is possible above chance is reached."""
+    share = {"share": [chance + above * (1 - chance)], "chance": [chance], "most": [1.0], "above_chance": [above]}
+    return share | {"neighbours": 10, "queries": queries}
+
 
 class TestFigures:
     def test_the_area_under_a_lorenz_curve_is_its_gini(self):
@@ -135,7 +181,7 @@ class TestFigures:
         for panel in [panel for figure in facts.figures for panel in figure.panels] + maps:
             for x, y in points_of(lay_out(panel)):
                 assert -1 <= x <= WIDTH + 1, panel.title
-                assert -1 <= y <= HEIGHT + 1, panel.title
+                assert -1 <= y <= height_of(panel) + 1, panel.title
 
     def test_a_taller_bar_is_drawn_taller_and_a_whisker_spans_its_spread(self):
         panel = Panel("", "", "", [Series("a", [0, 1], [0.2, 0.4], 0, "bars", [0.1, 0.0])], names=["x", "y"])
@@ -144,6 +190,44 @@ class TestFigures:
         assert bars[1].height == pytest.approx(2 * bars[0].height)
         whisker = next(mark for mark in marks if isinstance(mark, Path) and mark.style == "whisker")
         assert whisker.points[0][1] - whisker.points[1][1] == pytest.approx(bars[0].height)  # 0.3 - 0.1 = 0.2
+
+    def test_a_bar_below_zero_hangs_from_it_with_its_value_underneath(self):
+        bars = {"purity": [0.5, 0.6], "NMI, adjusted": [-0.1, 0.2]}
+        marks = lay_out(_chance_panel("", bars))
+        up, _, down, _ = (mark for mark in marks if isinstance(mark, Rect) and mark.tip)
+        zero = next(mark.points[0][1] for mark in marks if isinstance(mark, Path) and mark.style == "axis")
+        assert (up.y + up.height, down.y) == pytest.approx((zero, zero))
+        assert down.height == pytest.approx(up.height / 5)
+        value = next(mark for mark in marks if isinstance(mark, Label) and mark.text == "-10%")
+        assert value.y > down.y + down.height
+        assert down.tip == "NMI, adjusted, 1: -10%"
+
+    @pytest.mark.parametrize("many", [1, 2, 3, 8, 10, 12])
+    @pytest.mark.parametrize("groups", [1, 2, 3, 5])
+    def test_words_never_lie_on_one_another_and_values_are_shown_where_there_is_room(self, many, groups):
+        series = [
+            Series(f"tokenizer number {i}", range(groups), [1 - 0.11 * i - 0.02 * g for g in range(groups)], i, "bars")
+            for i in range(many)
+        ]
+        panel = Panel("Title", "level", "share", series, percent=True, names=[f"{g} (1,024)" for g in range(groups)])
+        labels = [mark for mark in lay_out(panel) if isinstance(mark, Label)]
+        for a, b in combinations(map(box_of, labels), 2):
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], (a, b)
+        assert all(box[0] >= -1 and box[2] <= WIDTH + 1 and box[3] <= height_of(panel) for box in map(box_of, labels))
+        values = [label for label in labels if label.style == "value"]
+        assert len(values) == (many * groups if many * groups <= 30 else 0)
+        assert max(mark.height for mark in lay_out(panel) if isinstance(mark, Rect) and mark.tip) > 75
+
+    def test_long_names_keep_their_ends_and_stand_upright_where_there_are_many(self):
+        name = "/home/somebody/" + "folder/" * 20 + "tok"
+        panel = Panel(name, "", "", [Series(name, range(9), range(9), 0, "bars")], names=["256-256-256"] * 9)
+        labels = [mark for mark in lay_out(panel) if isinstance(mark, Label)]
+        for style in ("title", "legend"):
+            cut = next(label.text for label in labels if label.style == style)
+            assert wide(cut, style) <= WIDTH
+            assert cut.startswith("/home/some")
+            assert cut.endswith("/tok")
+        assert [label.turned for label in labels if label.text == "256-256-256"] == [True] * 9
 
     @pytest.mark.parametrize(
         "value, percent, text",
@@ -171,6 +255,15 @@ class TestFigures:
         assert [path.name for path in write_figures([figure], tmp_path, ["svg"])] == ["one.svg"]
         with pytest.raises(SpecError, match="svg, png, pdf"):
             write_figures([figure], tmp_path, ["jpeg"])
+
+
+def box_of(label):
+    """Left, top, right and bottom of a label's letters, which stand on its y."""
+    long, high = wide(label.text, label.style), 0.75 * {"title": 13, "value": 10}.get(label.style, 11)
+    before = {"start": 0.0, "middle": long / 2, "end": long}[label.anchor]
+    if label.turned:
+        return label.x - high, label.y - long + before, label.x, label.y + before
+    return label.x - before, label.y - high, label.x - before + long, label.y
 
 
 def points_of(marks):
@@ -296,6 +389,20 @@ class TestCommand:
         assert written["carryover"]["passed_on"] == pytest.approx([0, 0, 0], abs=1e-6)
         assert written["behaviour"]["transitions"] == 12 * 7
         assert written["verdict"]["headline"] in page
+
+    def test_sids_dealt_out_at_random_are_not_ready_although_they_were_usable(self, shop, tmp_path):
+        from test_cli import sidkit
+
+        table = SidTable.from_parquet(shop / "sids.parquet")
+        shuffled = np.random.default_rng(0).permutation(table.codes)
+        SidTable(table.ids, shuffled, table.sizes).to_parquet(tmp_path / "shuffled.parquet")
+        nothing = "SIDs say next to nothing of what items are"
+        told = sidkit("report", tmp_path / "shuffled.parquet", "--items", shop / "items.parquet")
+        headline = told.splitlines()[0]
+        assert headline.startswith("Not ready")
+        assert nothing in headline
+        assert nothing not in sidkit("report", shop / "sids.parquet", "--items", shop / "items.parquet")
+        assert nothing not in sidkit("report", tmp_path / "shuffled.parquet")  # without vectors nobody knows
 
     def test_every_collision_formula_is_printed_with_its_value(self, shop, written):
         page = (shop / "report.html").read_text()

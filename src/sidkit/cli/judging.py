@@ -112,6 +112,7 @@ def _neighbours(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
         f"of {k} nearest": _percent(found["share"], found["share_error"]),
         "any item": _percent(found["chance"]),
         "lift": _times(found["lift"]),
+        "above chance": ["" if value is None else f"{value:.0%}" for value in found["above_chance"]],
     }
     error = f" ±{found['overlap_error']:.2%}" if found["overlap_error"] else ""
     overlap = f"{found['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"

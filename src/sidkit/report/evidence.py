@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,14 @@ class Evidence:
     figures: list[Figure]
 
 
-def assess(table: SidTable) -> dict[str, Any]:
-    """The figures of `quality` with the sizes and the verdict in words."""
+def assess(table: SidTable, neighbours: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The figures of `quality` with the sizes and the verdict in words.
+
+    neighbours: what `neighbour_agreement` found, if the items' vectors are known; the verdict then says what SIDs mean.
+    """
     figures = quality(table.codes, table.sizes)
     heaviest = int(np.bincount(table.codes[:, 0]).max())
-    return {"sizes": list(table.sizes), **figures, "verdict": verdict(figures, table.sizes, heaviest)}
+    return {"sizes": list(table.sizes), **figures, "verdict": verdict(figures, table.sizes, heaviest, neighbours)}
 
 
 def gather(
@@ -67,12 +70,13 @@ def gather(
             f"the vectors have {embeddings.shape[1]} dimensions, but the tokenizer was fitted on {fitted.d}; "
             "name those it was fitted on with --embeddings"
         )
-    facts = assess(table)
+    judged = judge(table, sequences, embeddings, categories, queries=QUERIES, progress=report)
+    facts = assess(table, judged.get("neighbours"))
     if fitted is not None:
         facts["tokenizer"] = {"recipe": fitted.spec.name or "custom", "seed": fitted.seed, "dimensions": fitted.d}
     if fitted is not None and embeddings is not None and any(isinstance(s, FittedLevel) for s in fitted.stages):
         facts["carryover"] = _carryover(fitted, table, embeddings, report)
-    facts |= judge(table, sequences, embeddings, categories, queries=QUERIES, progress=report)
+    facts |= judged
     report.start("words", 0)
     facts["collision_groups"] = collision_groups(table, texts)
     facts["tree"] = prefix_tree(table, texts)

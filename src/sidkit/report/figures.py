@@ -150,7 +150,10 @@ def _judged(facts: Mapping[str, Any]) -> list[Figure]:
     if "neighbours" in facts:
         found = facts["neighbours"]
         bars = {"neighbours that share it": found["share"], "any item would": found["chance"]}
-        figures.append(_figure("neighbours", [_chance_panel("Neighbours that share the prefix", bars)], **found))
+        above = found["above_chance"][0]
+        reached = "" if above is None else f": here level 1 is {above:.0%} of the way from chance to as many as could"
+        panels = [_chance_panel("Neighbours that share the prefix", bars)]
+        figures.append(_figure("neighbours", panels, **found, reached=reached))
     if "categories" in facts:
         found = facts["categories"]
         bars = {"purity": found["purity"], "shuffled": found["purity_chance"], "NMI, adjusted": found["nmi_adjusted"]}

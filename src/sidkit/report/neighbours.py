@@ -42,6 +42,9 @@ def neighbour_agreement(
     share, share_error   per level, how many of an item's k nearest by embedding share its prefix, / k
     chance               per level, the same for any other item, all alike
     lift                 share / chance
+    most                 per level, the largest share that groups of these sizes allow: min(k, others in the group) / k
+    above_chance         per level, (share - chance) / (most - chance): 0 for chance, 1 for the most; None where groups
+                         leave nothing between the two. Unlike lift, it does not grow with the number of groups
     overlap, overlap_error
                          how many of an item's k nearest by code are among its k nearest by embedding, / k. Nearest by
                          code are those with the longest common prefix; among equals, the mean over all ways to choose
@@ -57,8 +60,10 @@ def neighbour_agreement(
     near = nearest_rows(Checked(source), asked, neighbours, progress)
     groups = prefix_numbers(array, sizes)
     hits = np.stack([(group[near] == group[asked][:, None]).sum(axis=1) for group in groups])
-    room = np.stack([_others(group)[asked] for group in groups])
-    chance = [float(_others(group).mean() / (n - 1)) for group in groups]
+    others = [_others(group) for group in groups]
+    room = np.stack([many[asked] for many in others])
+    chance = [float(many.mean() / (n - 1)) for many in others]
+    most = [float(np.minimum(many, neighbours).mean() / neighbours) for many in others]
     shares = [_mean(hit / neighbours, n) for hit in hits]
     overlap, overlap_error = _mean(_overlap(hits, room, neighbours, n), n)
     return {
@@ -70,6 +75,11 @@ def neighbour_agreement(
         "chance": chance,
         "lift": [
             share / by_chance if by_chance else None for (share, _), by_chance in zip(shares, chance, strict=True)
+        ],
+        "most": most,
+        "above_chance": [
+            (share - by_chance) / (top - by_chance) if top - by_chance > 1e-9 else None
+            for (share, _), by_chance, top in zip(shares, chance, most, strict=True)
         ],
         "overlap": overlap,
         "overlap_error": overlap_error,

@@ -8,7 +8,7 @@ from typing import Any
 
 from .evidence import Evidence
 from .html import chips, figure_section, look_for, page, section, short, table, verdict_box
-from .verdict import LIMITS
+from .verdict import LIMITS, LOW
 from .words import LOOK_FOR
 
 __all__ = ["FORMULAS", "report_page"]
@@ -124,6 +124,6 @@ def _limits() -> str:
 
 
 def _limit(value: float, name: str) -> str:
-    if name in ("codes in use", "effective use"):
+    if name in LOW:
         return f"below {value:.0%}"
     return f"above {value:.0%}" if value < 1 else f"above {value:g}" + (" times" if "token" in name else "")

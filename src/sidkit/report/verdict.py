@@ -7,31 +7,39 @@ the page and in docs/reading-the-report.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import floor, prod
+from math import floor, prod, sqrt
 from typing import Any
 
 __all__ = ["GRADES", "LIMITS", "verdict"]
 
 GRADES = ("good", "watch", "poor")
 
-# What is measured -> (watch beyond, poor beyond, in words). "Beyond" is below for the first two.
+# What is measured -> (watch beyond, poor beyond, in words). "Beyond" is below for those of LOW.
 LIMITS: dict[str, tuple[float, float, str]] = {
+    "meaning": (0.3, 0.05, "nearest items that share the first token, from chance (0%) to as many as could (100%)"),
     "codes in use": (0.9, 0.5, "codes of a level that at least one item has / codes it could have"),
     "effective use": (0.5, 0.25, "perplexity of a level / codes it could have"),
     "sharing": (0.1, 0.5, "items that share their SID / items"),
     "largest bucket": (20, 100, "most items on one SID"),
     "heaviest first token": (5, 10, "items under the fullest first token / an even share"),
 }
+LOW = ("meaning", "codes in use", "effective use")  # bad where they are low
+NOISE = 0.02  # of "meaning": where random SIDs would differ by more than this, it is not judged
 
 
-def verdict(figures: Mapping[str, Any], sizes: Sequence[int], heaviest: int) -> dict[str, Any]:
-    """A headline, the three numbers behind it and all findings, from `quality` and the fullest first token's items.
+def verdict(
+    figures: Mapping[str, Any], sizes: Sequence[int], heaviest: int, neighbours: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A headline, the numbers behind it and all findings, from `quality` and the fullest first token's items.
 
-    A level can have no more codes in use than there are items, so levels are judged by min(size, items).
+    A level can have no more codes in use than there are items, so levels are judged by min(size, items). Meaning is
+    judged where it was measured: neighbours is what `neighbour_agreement` found.
     """
     n = int(figures["items"])
+    near = neighbours if neighbours is not None and _can_tell(neighbours) else None
     levels = _levels(figures, sizes, n)
     findings = [
+        *([_meaning(near)] if near else []),
         _collisions(figures, any(found["grade"] == "poor" for found in levels)),
         *levels,
         _bucket(figures),
@@ -45,11 +53,12 @@ def verdict(figures: Mapping[str, Any], sizes: Sequence[int], heaviest: int) -> 
     place = "every level" if full and len(set(sizes)) == 1 else f"level {worst + 1}, the least used"
     return {
         "grade": grade,
-        "headline": _headline(findings, figures),
+        "headline": _headline(findings, figures, near is not None),
         "numbers": [
             {"value": f"{figures['icr_per_item']:.1%}", "label": "of items have a SID of their own"},
             {"value": f"{_used(figures, sizes, worst):,} of {sizes[worst]:,}", "label": f"codes in use at {place}"},
             {"value": f"{figures['largest_bucket']:,}", "label": "items on the most crowded SID"},
+            *([_shared(near)] if near else []),
         ],
         "findings": findings,
     }
@@ -59,15 +68,52 @@ def _used(figures: Mapping[str, Any], sizes: Sequence[int], level: int) -> int:
     return round(float(figures["codes_used"][level]) * sizes[level])
 
 
-def _grade(name: str, value: float, low_is_bad: bool = False) -> str:
+def _grade(name: str, value: float) -> str:
     watch, poor, _ = LIMITS[name]
-    if low_is_bad:
+    if name in LOW:
         return "poor" if value < poor else "watch" if value < watch else "good"
     return "poor" if value > poor else "watch" if value > watch else "good"
 
 
 def _finding(grade: str, short: str, text: str) -> dict[str, str]:
     return {"grade": grade, "short": short, "text": text}
+
+
+def _can_tell(near: Mapping[str, Any]) -> bool:
+    """Whether random SIDs would be known as such: not if items are few, or all but a few have one first token.
+
+    They differ by sqrt(chance (1 - chance) / neighbours asked about) / (most - chance), one standard deviation.
+    """
+    chance, most = float(near["chance"][0]), float(near["most"][0])
+    asked = int(near["neighbours"]) * int(near["queries"])
+    return sqrt(chance * (1 - chance) / asked) <= NOISE * (most - chance) and near["above_chance"][0] is not None
+
+
+def _meaning(near: Mapping[str, Any]) -> dict[str, str]:
+    share, chance, reached = (near[key][0] for key in ("share", "chance", "above_chance"))
+    grade = _grade("meaning", reached)
+    short = {
+        "good": "near items share tokens",
+        "watch": "SIDs say little of what items are",
+        "poor": "SIDs say next to nothing of what items are",
+    }[grade]
+    tail = {
+        "good": "",
+        "watch": " That is weak, unless the SIDs were made from other vectors than these.",
+        "poor": " SIDs dealt out at random are hardly worse: do these belong to these items and these vectors?",
+    }[grade]
+    text = f"Of an item's {near['neighbours']} nearest, {_percent(share)} share its first token; by chance it would be "
+    return _finding(grade, short, f"{text}{_percent(chance)}.{tail}")
+
+
+def _shared(near: Mapping[str, Any]) -> dict[str, str]:
+    label = f"of nearest items share the first token; by chance {_percent(near['chance'][0])}"
+    return {"value": _percent(near["share"][0]), "label": label}
+
+
+def _percent(share: float) -> str:
+    """To two digits, so that chance does not read as zero."""
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
 
 
 def _collisions(figures: Mapping[str, Any], collapsed: bool) -> dict[str, str]:
@@ -92,8 +138,8 @@ def _levels(figures: Mapping[str, Any], sizes: Sequence[int], n: int) -> list[di
         reach = min(size, n)
         used = _used(figures, sizes, level)
         effective = figures["perplexity"][level]
-        by_use = _grade("codes in use", used / reach, low_is_bad=True)
-        by_weight = _grade("effective use", effective / reach, low_is_bad=True)
+        by_use = _grade("codes in use", used / reach)
+        by_weight = _grade("effective use", effective / reach)
         grade = max(by_use, by_weight, key=GRADES.index)
         if grade == "good":
             continue
@@ -136,12 +182,13 @@ def _room(figures: Mapping[str, Any], sizes: Sequence[int], n: int) -> list[dict
     return [_finding("poor", "there are fewer SIDs than items", text)]
 
 
-def _headline(findings: Sequence[Mapping[str, str]], figures: Mapping[str, Any]) -> str:
+def _headline(findings: Sequence[Mapping[str, str]], figures: Mapping[str, Any], meant: bool) -> str:
     """The worst first; that collisions are low is admitted, so that it cannot stand alone."""
     bad = [found["short"] for found in findings if found["grade"] == findings[0]["grade"]]
     low = figures["collision_per_item"] <= LIMITS["sharing"][0]
     if findings[0]["grade"] == "good":
-        return "In good shape: every level is used and few items share a SID."
+        good = ["every level is used", "few items share a SID", *(["near items share tokens"] if meant else [])]
+        return f"In good shape: {_listed(good)}."
     start = "Not ready" if findings[0]["grade"] == "poor" else "Usable, with care"
     return f"{start}: {_listed(bad)}{', although few items share a SID' if low else ''}."
 

@@ -62,8 +62,8 @@ LOOK_FOR = _folded(
             the same data, the higher the better. The second bar is what a trained recommender has to beat.""",
         "neighbours": """
             Of an item's {neighbours} nearest by embedding, how many share its prefix ({queries:,} items asked). High at
-            level 1 and falling gently is good. {overlap:.1%} of the nearest by code are among the nearest by embedding;
-            by chance it would be {overlap_chance:.2%}.""",
+            level 1 and falling gently is good{reached}. {overlap:.1%} of the nearest by code are among the nearest by
+            embedding; by chance it would be {overlap_chance:.2%}.""",
         "categories": """
             Purity is the share of items that have their prefix's commonest category ({labels:,} categories). Only what
             is above the shuffled bar counts: small groups are pure by chance. NMI is adjusted for chance, 0 to 1.""",
@@ -85,7 +85,8 @@ LOOK_FOR = _folded(
         "table": """
             Means over seeds, ± one standard deviation; the best mean is bold, the second underlined. A difference
             smaller than the spread is no difference. ICR is SIDs with one item over distinct SIDs; Util is occupied
-            prefixes over possible ones; Gini is over occupied prefixes.""",
+            prefixes over possible ones; Gini is over occupied prefixes. Cells are empty where a tokenizer has no such
+            level.""",
         "side by side": """
             Bars are means over seeds, whiskers one standard deviation. Compare within a group; where whiskers overlap,
             seeds differ as much as tokenizers do.""",
@@ -94,6 +95,7 @@ LOOK_FOR = _folded(
             divides into most pairs; the words set each SID apart from the others of its group. First seed of each.""",
         "limits": """
             A finding is “watch” or “poor” beyond these values. They are sidkit's own, not from a paper; a level is
-            asked for no more codes than there are items. They are no substitute for retrieval results.""",
+            asked for no more codes than there are items, and meaning is judged where embeddings were given. They are no
+            substitute for retrieval results.""",
     }
 )
