@@ -1,8 +1,10 @@
 """What the documents say works: every README block and every command's example is run as it stands."""
 
+import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,9 +33,9 @@ def shop(tmp_path):
 
 
 def run(command, folder):
-    words = shlex.split(command)
-    assert words[0] == "sidkit", command
-    done = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True)
+    here = re.sub(r"(^|\| )sidkit ", rf"\1{shlex.quote(sys.executable)} -m sidkit ", command)
+    assert here != command, command
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", here], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
@@ -56,24 +58,77 @@ def test_the_python_blocks_of_the_documents_run(document, shop, monkeypatch):
         exec(compile(block, document, "exec"), {})  # noqa: S102
 
 
+def examples(command):
+    """The commands in a command's help; the first is its example."""
+    return [one for one in inspect.cleandoc(command.callback.__doc__).split("\n\n") if one.startswith("sidkit ")]
+
+
 def test_every_command_example_runs(shop):
     from sidkit.cli import app
 
-    run("sidkit fit items.parquet -o tok/ --sizes 16-8-4", shop)
-    run("sidkit encode tok/ items.parquet -o sids.parquet", shop)
+    shutil.copy(shop / "items.parquet", shop / "new.parquet")
+    shorter = {"sidkit demo": "sidkit demo --items 600", "sidkit explore": "sidkit explore --check"}
     for command in app.registered_commands:
-        example = command.callback.__doc__.splitlines()[0]
-        if "demo" in example:
-            example += " --items 600"
-        if "explore" in example:
-            example += " --check"
-        run(example, shop)
-    for name, recipe in (("a", "prq-kmeans"), ("b", "rq-kmeans")):
-        run(f"sidkit fit embeddings.parquet -o tok-{name}/ --recipe {recipe} --sizes 16-8-4", shop)
-        run(f"sidkit encode tok-{name}/ embeddings.parquet -o {name}.parquet", shop)
+        for example in examples(command):
+            name = " ".join(example.split()[:2])
+            run(example.replace(name, shorter.get(name, name)), shop)
+    run("sidkit fit items.parquet -o tok/ --sizes 16-8-4", shop)  # small enough for collisions
+    run("sidkit encode tok/ items.parquet -o sids.parquet", shop)
     for group in app.registered_groups:
         for command in group.typer_instance.registered_commands:
-            run(command.callback.__doc__.splitlines()[0], shop)
+            first, *made_by = examples(command)
+            for example in (*made_by, first):
+                run(example, shop)
+
+
+def test_examples_stand_in_the_help_in_one_piece(monkeypatch):
+    from typer.testing import CliRunner
+
+    from sidkit.cli import app
+
+    monkeypatch.setenv("COLUMNS", "60")
+    groups = {None: app} | {group.typer_instance.info.name: group.typer_instance for group in app.registered_groups}
+    for group, commands in groups.items():
+        for command in commands.registered_commands:
+            asked = [*filter(None, (group, command.callback.__name__)), "--help"]
+            told = CliRunner().invoke(app, asked).output.splitlines()
+            for example in examples(command):
+                assert f"  {example}" in told, asked
+
+
+def test_the_reference_of_the_command_line_is_what_the_commands_say():
+    from sidkit.cli.reference import reference
+
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert page == reference(), "made by: python -m sidkit.cli.reference > docs/cli.md"
+    assert "](docs/cli.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_reference_has_every_parameter_with_its_default():
+    from typer.main import get_command
+
+    from sidkit.cli import app
+    from sidkit.cli.reference import reference
+
+    parts = {part.splitlines()[0]: part for part in reference().split("\n## ")[1:]}
+    commands = get_command(app).commands
+    commands |= {f"case {name}": command for name, command in commands.pop("case").commands.items()}
+    assert list(parts) == [f"sidkit {name}" for name in commands]
+    for name, command in commands.items():
+        for one in command.params:
+            spelled = f"`{one.name}`" if one.param_type_name == "argument" else f"`{one.opts[0]}`"
+            assert one.name == "help" or spelled in parts[f"sidkit {name}"], (name, one.name)
+    for row in (
+        "| `embeddings` | Parquet file, folder or glob of them, .npy, .npz or .safetensors | required |",
+        "| `--output`, `-o` PATH | Folder to write | required |",
+        "| `--recipe`, `-r` TEXT | Which tokenizer; `sidkit show` lists them | `prq-kmeans` |",
+        "| `--top-k` INTEGER | Centroids each row refines | the recipe's, mostly 2 |",
+        r"| `--bad-rows` error\|drop | Rows with NaN, infinity or only zeros: stop, or leave out and list | `error` |",
+    ):
+        assert row in parts["sidkit fit"].splitlines()
+    assert "| `--separator` TEXT | What stands between parts of a path | `' > '` |" in parts["sidkit judge"]
+    assert r"such as '\<{letter}_{code}>' | `letters` |" in parts["sidkit encode"]
+    assert "| `--constrained`, `--unconstrained` | Whether" in parts["sidkit train"]
 
 
 def test_every_equation_and_name_of_the_glossary_exists():

@@ -1,6 +1,7 @@
 """The application all commands join, and how it is run."""
 
 import sys
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -45,11 +46,15 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 def list_commands() -> None:
-    """Put the commands in order, with a line on each for `sidkit --help`."""
+    """Put the commands in order, with a line on each for `sidkit --help`, and keep their examples in one piece."""
     by_name = {command.callback.__name__: command for command in app.registered_commands if command.callback}
     for name, command in by_name.items():
         command.short_help = COMMANDS[name]
     app.registered_commands.sort(key=[by_name[name] for name in COMMANDS].index)
+    groups = [group.typer_instance for group in app.registered_groups if group.typer_instance]
+    for command in [*by_name.values(), *(one for group in groups for one in group.registered_commands)]:
+        paragraphs = cleandoc(command.callback.__doc__ or "").split("\n\n")
+        command.help = "\n\n".join(f"\b\n{one}" if one.startswith("sidkit ") else one for one in paragraphs)
 
 
 def _farewell(code: int) -> int:

@@ -53,9 +53,11 @@ def embed(
     """sidkit embed items.parquet --text title -o embeddings.parquet
 
     Turn a column of texts into embeddings that `sidkit fit` reads. The encoder is kept beside them, so that queries
-    can be embedded as the items were:
+    can be embedded as the items were, and get SIDs by a tokenizer that was fitted on these:
 
-    sidkit embed --query 'red shoes' --encoder embeddings.encoder | sidkit encode tok/ - -o -
+    sidkit fit embeddings.parquet -o tok-a/
+
+    sidkit embed --query 'red shoes' --encoder embeddings.encoder | sidkit encode tok-a/ - -o -
     """
     if query:
         if encoder is None or items is not None:

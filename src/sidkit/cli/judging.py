@@ -66,6 +66,7 @@ def print_judgement(found: Mapping[str, Any]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
+    console = console if console.is_terminal else Console(highlight=False, width=max(console.width, 120))
     shown = {"behaviour": _behaviour, "counting": _counting, "neighbours": _neighbours, "categories": _categories}
     for name, show in shown.items():
         if name in found:

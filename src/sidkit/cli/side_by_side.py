@@ -125,11 +125,15 @@ def collisions(
     form: Form = "table",
     as_json: Json = False,
 ) -> None:
-    """sidkit case collisions a.parquet b.parquet --items items.parquet
+    """sidkit case collisions sids.parquet other.parquet --items items.parquet
 
     Items that share one SID under the first tokenizer, followed through the levels of the second, with the words that
     set its branches apart. The group is the largest that the second keeps together at its first level, separates at its
-    second, and divides into SIDs of two items or more.
+    second, and divides into SIDs of two items or more. The second table is, for instance, what these write:
+
+    sidkit fit items.parquet -o other/ -r rq-kmeans
+
+    sidkit encode other/ items.parquet -o other.parquet
     """
     from ..report.cases import collision_case
     from ..sids import SidTable
@@ -173,10 +177,16 @@ def query(
     form: Form = "table",
     as_json: Json = False,
 ) -> None:
-    """sidkit case query hotel embeddings.parquet tok-a/ tok-b/ --items items.parquet
+    """sidkit case query 'red shoes' embeddings.parquet tok-a/ tok-b/ --items items.parquet
 
     The prefix that a query lands in under each tokenizer: the items under it, and how many different tokens come next.
-    The query is embedded by the encoder of the items.
+    The query is embedded by the encoder of the items. These make what is named above:
+
+    sidkit embed items.parquet -o embeddings.parquet
+
+    sidkit fit embeddings.parquet -o tok-a/
+
+    sidkit fit embeddings.parquet -o tok-b/ -r rq-kmeans
     """
     from ..embeddings import open_embeddings
     from ..encoder import beside
