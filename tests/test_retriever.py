@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidkit import SidTable
+from sidkit import SidTable, prq_kmeans
 from sidkit.errors import InputError, SpecError, StoreError
-from sidkit.sequences import Sequences
+from sidkit.report.counting import counted
+from sidkit.sequences import Sequences, read_sequences
 from sidkit.trie import Trie
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from sidkit.retriever import Plan, Retriever, Shape, SidLogitsProcessor, loop  # noqa: E402
+from sidkit.retriever import PRESETS, Plan, Retriever, Shape, SidLogitsProcessor, loop  # noqa: E402
 from sidkit.retriever.data import Vocabulary, examples  # noqa: E402
 from sidkit.retriever.decode import DeviceTrie, beam_search, free_search, stacked_search  # noqa: E402
 from sidkit.retriever.evaluate import Evaluator, Panel  # noqa: E402
@@ -31,6 +34,7 @@ from sidkit.retriever.network import loss  # noqa: E402
 from sidkit.retriever.retriever import train  # noqa: E402
 from sidkit.retriever.stack import Stack, adam  # noqa: E402
 
+LASTFM = Path(os.environ.get("SIDKIT_DATA", "")) / "lastfm"
 SMALL = Shape(layers=2, d_model=32, d_ff=48, heads=3, d_kv=8)
 
 
@@ -586,6 +590,18 @@ class TestTraining:
             outcome.consider(value, lambda epoch=epoch: {"of": epoch})
         assert outcome.is_over(plan)
         assert (outcome.best_epoch, outcome.weights) == (2, {"of": 2})
+
+    @pytest.mark.skipif(not (LASTFM / "embedding.npy").exists(), reason="SIDKIT_DATA names no folder with lastfm/")
+    def test_the_tiny_model_beats_popularity_on_lastfm_on_a_cpu(self, tmp_path):
+        X = np.load(LASTFM / "embedding.npy").astype(np.float32)
+        fitted = prq_kmeans(sizes=(64, 64, 64)).fit(X, seed=0)
+        table = SidTable(np.arange(len(X)), fitted.encode(X), fitted.sizes)
+        sequences = read_sequences(LASTFM / "sequences.parquet", table.ids).tail(20)
+        plan = Plan(PRESETS["tiny"], epochs=4, learning_rate=3e-3, history=8, beams=20)
+        figures = train(table, sequences, tmp_path / "run", plan, "cpu").facts["test"]
+        popular = counted(sequences, len(table))["popular"]
+        assert figures["expected_recall@20"] > 1.2 * popular["recall@20"]
+        assert figures["expected_ndcg@20"] > 1.1 * popular["ndcg@20"]
 
     def test_a_loss_that_is_no_number_ends_the_training(self, tmp_path):
         table, sequences = ring(users=30)
