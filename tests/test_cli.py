@@ -48,6 +48,7 @@ def made(files):
     """A tokenizer and SIDs made by the command line."""
     sidkit("fit", files / "items.parquet", "-o", files / "tok", "--sizes", "16-8-4")
     sidkit("encode", files / "tok", files / "items.parquet", "-o", files / "sids.parquet")
+    (files / "page.html").mkdir()
     return files
 
 
@@ -337,6 +338,34 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
         (("case", "collisions", "sids.parquet", "sids.parquet", "--sid", ""), "cannot read '' as a semantic ID"),
         (("case", "collisions", "sids.parquet", "sids.parquet", "--sid", "3-1"), "a whole SID of sids.parquet, such"),
         (("show", "prq"), "no recipe 'prq'"),
+        (("show", "--sizes", "8-8"), "--sizes and --set are for a recipe; name one"),
+        (("show", "prq-kmeans", "--set", "top_k=abc"), "cannot make prq-kmeans with top_k='abc'"),
+        (("show", "prq-kmeans", "--set", "top_k=2.5"), "top_k: 2.5 does not fit int"),
+        (("fit", "items.npy", "-o", "new", "-r", "rq-gmm", "--set", "iterations=abc"), "'abc' does not fit int"),
+        (("show", "prq-kmeans", "--set", "sizes=true"), "cannot read sizes 'True'"),
+        (("compare", "items.npy", "-o", "c.html", "--set", "beta=[]"), "cannot make prq-kmeans with beta=[]"),
+        (("compare", "items.npy", "-o", "c.html", "--map", "umap"), "--map must be one of auto, tsne, pca, not 'umap'"),
+        (("compare", "items.npy", "-o", "c.html", "--seeds", "0,0"), "name one twice"),
+        (("compare", "items.npy", "-o", "c.html", "--seeds=-1"), "cannot read seeds '-1'"),
+        (("compare", "items.npy", "-o", "items.npy"), "items.npy is a file; name a folder"),
+        (("demo", "--seed", "-1"), "--seed must be at least 0, not -1"),
+        (("demo", "-o", "items.npy"), "items.npy is a file; name a folder"),
+        (("advise", "items.npy", "--seed", "-1"), "--seed must be at least 0, not -1"),
+        (("advise", "items.npy", "-o", "page.html"), "page.html is a folder; name a file"),
+        (("judge", "sids.parquet", "--embeddings", "items.npy", "--seed", "-1"), "--seed must be at least 0, not -1"),
+        (("judge", "sids.parquet", "--items", "items.parquet", "--separator", ""), "--separator cannot be empty"),
+        (
+            ("judge", "sids.parquet", "--items", "items.parquet", "--held-out"),
+            "--held-out is about steps of --sequences",
+        ),
+        (("report", "sids.parquet", "-o", "page.html"), "page.html is a folder; name a file"),
+        (("report", "sids.parquet", "--figures", "items.npy"), "items.npy is a file; name a folder"),
+        (("encode", "tok", "items.npy", "-o", "page.html"), "page.html is a folder; name a file"),
+        (("encode", "tok", "items.npy", "-o", "x.parquet", "--cpus", "2"), "--cpus is about the workers of --ray"),
+        (("fit", "items.npy", "-o", "new", "--workers", "2"), "--workers is about the workers of --ray"),
+        (("embed", "items.parquet", "-o", "e.parquet", "--device", "cuda"), "--device is for sentence-transformers"),
+        (("explore", "sids.parquet", "--port", "99999"), "--port must lie between 0 and 65535, not 99999"),
+        (("case", "query", "mug", "none.parquet", "tok"), "no such file or folder: none.parquet"),
         (("fit", "items.npy", "-o", "new", "--sizes", "4", "--device", "tpu"), "device must be auto, cpu or cuda"),
     ],
 )
@@ -344,11 +373,31 @@ def test_errors_are_one_clear_line(made, arguments, message):
     told = sidkit(*arguments, check=1, cwd=made)
     assert told.startswith("error: ")
     assert message in told
+    assert told.count("\n") == 1
 
 
-def test_usage_errors_exit_with_2(files):
-    assert "No such command" in sidkit("frobnicate", check=2)
-    assert "--output" in sidkit("fit", files / "items.npy", check=2)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("frobnicate",), "No such command 'frobnicate'; see python -m sidkit --help"),
+        (("fit", "items.npy"), "Missing option '--output' / '-o'; see python -m sidkit fit --help"),
+        (("lookup", "sids.parquet"), "; see python -m sidkit lookup --help"),
+        (("case", "query"), "; see python -m sidkit case query --help"),
+        (("fit", "items.npy", "-o", "tok", "--bad-rows", "keep"), "'keep' is not one of 'error', 'drop'"),
+        (("fit", "items.npy", "-o", "tok", "--seed", "one"), "Invalid value for '--seed'"),
+    ],
+)
+def test_usage_errors_are_one_clear_line_and_exit_with_2(arguments, message):
+    told = sidkit(*arguments, check=2)
+    assert told.startswith("error: ")
+    assert message in told
+    assert told.count("\n") == 1
+
+
+def test_without_a_command_the_commands_are_listed():
+    for group in ((), ("case",)):
+        done = subprocess.run([sys.executable, "-m", "sidkit", *group], capture_output=True, text=True)
+        assert "Commands:" in done.stdout + done.stderr
 
 
 def test_an_unwritable_output_is_noticed_before_the_work(files, tmp_path):

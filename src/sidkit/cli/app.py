@@ -85,5 +85,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except usage_error as error:  # type: ignore[misc]
-        error.show()
+        told, context = error.format_message(), getattr(error, "ctx", None)
+        asked = f"; see {context.command_path} --help" if context else ""
+        print(told if "\n" in told else f"error: {told.rstrip('.')}{asked}", file=sys.stderr)  # the former is a help
         sys.exit(error.exit_code)

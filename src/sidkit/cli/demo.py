@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .app import app
+from .options import require_folder, require_seed
 
 
 @app.command()
@@ -22,6 +23,8 @@ def demo(
     from ..demo.show import run_demo
     from ..terminal import Terminal
 
+    require_seed(seed)
+    require_folder(output)
     with Terminal() as progress:
         story = run_demo(output, items, seed, progress)
     story()

@@ -21,7 +21,7 @@ from .options import (
     ids_of,
     open_source,
     place,
-    require_writable,
+    require_file,
 )
 
 
@@ -74,7 +74,9 @@ def embed(
     _require_parquet(output)
     if not isinstance(output, Path):
         raise SpecError(f"embed keeps its encoder beside the embeddings, so {output} must be a path of this machine")
-    require_writable(output, items)
+    require_file(output, items)
+    if device not in (None, "cpu") and encoder is None and model in ("wordllama", "tfidf"):
+        raise SpecError(f"--device is for sentence-transformers; {model} runs on the CPU")
     choice = Choice(model, dimensions, device, encoder)
     ids, texts = read_texts(items, text or ["title"], id_column)
     unfinished = fresh_unfinished(output, resume)
@@ -149,7 +151,7 @@ def blend(
     if like is not None and (weight, dimensions, window, everything) != (1.0, 128, 5, False):
         raise SpecError("--like takes vectors as they are; leave out --weight, --dimensions, --window, --everything")
     _require_parquet(output)
-    require_writable(output, embeddings, sequences, like)
+    require_file(output, embeddings, sequences, like)
     require_weight(weight)
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)

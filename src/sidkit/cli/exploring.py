@@ -3,11 +3,13 @@
 import json
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import SpecError
 from .app import app
 from .options import Column, IdColumn, Json
 
@@ -50,6 +52,8 @@ def explore(
     from ..terminal import Terminal, plain
 
     need("starlette", "explore", "sidkit explore")
+    if port is not None and not 0 <= port < 1 << 16:
+        raise SpecError(f"--port must lie between 0 and 65535, not {port}")
     vectors = open_embeddings(embeddings, id_column, column) if embeddings else None
     with Terminal() as progress:
         pages = Pages(read(sids, compare, items, text, vectors, progress))
@@ -61,21 +65,23 @@ def explore(
             sizes = "-".join(map(str, side["sizes"]))
             print(f"{plain(side['name'])}: {side['items']:,} items, {side['sids']:,} distinct SIDs, sizes {sizes}")
     if not check:
-        _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser)
+        _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser, as_json)
 
 
-def _serve(pages: "Pages", host: str, port: int | None, browser: bool) -> None:
+def _serve(pages: "Pages", host: str, port: int | None, browser: bool, as_json: bool) -> None:
     import webbrowser
 
     from ..explore.server import serve
 
+    tell = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)  # JSON has standard output to itself
+
     def ready(url: str) -> None:
-        print(f"open {url} (Ctrl-C ends)", flush=True)
+        tell(f"open {url} (Ctrl-C ends)")
         if host in ("0.0.0.0", "::"):
-            print("from other machines: the same, with the name of this one in place of 127.0.0.1", flush=True)
+            tell("from other machines: the same, with the name of this one in place of 127.0.0.1")
         if browser:
             webbrowser.open(url)
 
     with suppress(KeyboardInterrupt):
         serve(pages, host, port, ready)
-    print("explorer stopped")
+    tell("explorer stopped")

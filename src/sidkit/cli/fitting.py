@@ -10,7 +10,7 @@ import typer
 
 from ..errors import SpecError
 from .app import app
-from .on_ray import Cpus, Ray, WithRay, Workers, rows_on_ray, tell_encoded, tell_left_out
+from .on_ray import Cpus, Ray, WithRay, Workers, require_ray, rows_on_ray, tell_encoded, tell_left_out
 from .options import (
     BadRows,
     BadRowsOption,
@@ -27,6 +27,8 @@ from .options import (
     place,
     read_options,
     read_sizes,
+    require_file,
+    require_folder,
     require_writable,
     tokenizer_of,
 )
@@ -88,7 +90,8 @@ def fit(
 
     named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
     tokenizer = tokenizer_of(recipe, {key: value for key, value in named.items() if value is not None}, spec)
-    require_writable(output)
+    require_ray(ray, workers, cpus)
+    require_folder(output)
     check_target(output)
     with Terminal() as progress, ExitStack() as stack:
         source: Any
@@ -150,9 +153,12 @@ def encode(
     from ..template import template_named
     from ..terminal import Terminal, plain
 
+    require_ray(ray, workers, cpus)
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
-    if not to_stream:
-        require_writable(output, embeddings if ray is None else None)
+    if not to_stream and ray is not None:
+        require_writable(output)
+    elif not to_stream:
+        require_file(output, embeddings)
     elif as_json:
         raise SpecError("--json tells of what was written to a file; -o - prints the semantic IDs themselves")
     if ray is not None:
@@ -202,6 +208,8 @@ def show(
     from ..recipes import RECIPES
     from ..spec import to_plain
 
+    if recipe is None and (sizes or option):
+        raise SpecError("--sizes and --set are for a recipe; name one, as sidkit show prq-kmeans --sizes 64-32-16")
     if recipe is None:
         for name, make in RECIPES.items():
             print(f"{name:20} {(make.__doc__ or '').splitlines()[0]}")

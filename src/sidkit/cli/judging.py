@@ -9,7 +9,7 @@ import typer
 
 from ..errors import SpecError
 from .app import app
-from .options import Column, IdColumn, Json, SequenceColumn, texts_for
+from .options import Column, IdColumn, Json, SequenceColumn, require_seed, texts_for
 
 
 @app.command()
@@ -47,6 +47,11 @@ def judge(
 
     if sequences is None and embeddings is None and items is None:
         raise SpecError("there is nothing to judge by; give --sequences, --embeddings, --items, or several of them")
+    if held_out and sequences is None:
+        raise SpecError("--held-out is about steps of --sequences; give them too")
+    if not separator:
+        raise SpecError("--separator cannot be empty; where categories are no paths, leave it out")
+    require_seed(seed)
     table = SidTable.from_parquet(sids)
     source = open_embeddings(embeddings, id_column, column) if embeddings else None
     categories = texts_for(items, category, table.ids) if items else None

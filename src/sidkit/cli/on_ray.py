@@ -46,6 +46,12 @@ class WithRay(TyperCommand):
         return super().parse_args(ctx, full)
 
 
+def require_ray(ray: str | None, workers: int | None, cpus: int) -> None:
+    """Options that say nothing without --ray are refused."""
+    if ray is None and (workers is not None or cpus != 1):
+        raise SpecError(f"{'--cpus' if workers is None else '--workers'} is about the workers of --ray; give that too")
+
+
 def rows_on_ray(
     embeddings: str,
     ray: str,

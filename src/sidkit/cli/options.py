@@ -68,8 +68,8 @@ def read_options(pairs: list[str] | None) -> dict[str, Any]:
             options[name.replace("-", "_")] = json.loads(value)
         except ValueError:
             options[name.replace("-", "_")] = value
-    if isinstance(options.get("sizes"), str):
-        options["sizes"] = read_sizes(options["sizes"])
+    if isinstance(options.get("sizes"), str | int):
+        options["sizes"] = read_sizes(str(options["sizes"]))
     return options
 
 
@@ -78,10 +78,26 @@ def with_known_options(name: str, options: dict[str, Any]) -> Tokenizer:
     from inspect import signature
 
     from ..recipes import RECIPES
-    from ..recipes import recipe as named
 
     known = signature(RECIPES[name]).parameters if name in RECIPES else options
-    return named(name, **{key: value for key, value in options.items() if key in known or key == "sizes"})
+    return _made(name, {key: value for key, value in options.items() if key in known or key == "sizes"})
+
+
+def _made(name: str, options: dict[str, Any]) -> Tokenizer:
+    """A recipe whose options have the right types, which nothing has looked at yet."""
+    from ..recipes import recipe
+    from ..spec import from_plain, to_plain
+
+    given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+    try:
+        made = recipe(name, **options)
+    except TypeError as error:
+        raise SpecError(f"cannot make {name} with {given}: {error}") from None
+    try:
+        from_plain(to_plain(made.stages))
+    except SpecError as error:
+        raise SpecError(f"cannot make {name} with {given}: {error}") from None
+    return made
 
 
 def read_seeds(text: str) -> list[int]:
@@ -89,16 +105,21 @@ def read_seeds(text: str) -> list[int]:
         seeds = list(range(int(text[1:]))) if text.startswith("x") else [int(part) for part in text.split(",")]
     except ValueError:
         seeds = []
-    if not seeds:
+    if not seeds or min(seeds) < 0:
         raise SpecError(f"cannot read seeds {text!r}; write them as 0,1,2 or x3")
+    if len(set(seeds)) < len(seeds):
+        raise SpecError(f"seeds {text!r} name one twice, which would be counted as two runs")
     return seeds
+
+
+def require_seed(seed: int) -> None:
+    if seed < 0:
+        raise SpecError(f"--seed must be at least 0, not {seed}")
 
 
 def tokenizer_of(recipe: str, options: dict[str, Any], spec: str | None) -> Tokenizer:
     if spec is None:
-        from ..recipes import recipe as named
-
-        return named(recipe, **options)
+        return _made(recipe, options)
     from ..spec import from_plain
     from ..tokenizer import Tokenizer
 
@@ -175,6 +196,20 @@ def require_writable(path: Path, *inputs: str | Path | None) -> None:
         parent = parent.parent
     if not parent.is_dir() or not access(parent, W_OK):
         raise StoreError(f"cannot write {path}: no permission to write in {parent}")
+
+
+def require_file(path: Path, *inputs: str | Path | None) -> None:
+    """`require_writable`, for what is written as one file."""
+    if isinstance(path, Path) and path.is_dir():
+        raise StoreError(f"{path} is a folder; name a file to write")
+    require_writable(path, *inputs)
+
+
+def require_folder(path: Path) -> None:
+    """`require_writable`, for what is written as a folder."""
+    if path.is_file():
+        raise StoreError(f"{path} is a file; name a folder to write")
+    require_writable(path)
 
 
 def fresh_unfinished(output: Path, resume: bool) -> Path:

@@ -22,7 +22,8 @@ from .options import (
     read_options,
     read_seeds,
     read_sizes,
-    require_writable,
+    require_file,
+    require_folder,
     texts_for,
     with_known_options,
     write_page,
@@ -72,6 +73,7 @@ def compare(
     Fit several tokenizers with several seeds and put their codebook quality side by side, in the terminal or, with -o
     name.html, on a page that also shows what one separates and another merges.
     """
+    from ..report.centroids import METHODS
     from ..report.compare import FORMS, compare
     from ..report.plots import check_formats, write_figures
     from ..terminal import Terminal, print_comparison
@@ -84,8 +86,12 @@ def compare(
     folder = runs or (output.with_name(f"{output.stem}-runs") if as_page else output)
     if figures is not None:
         check_formats(formats.split(","))
-    for path in filter(None, (output, folder, figures)):
-        require_writable(path)
+    if map_by not in METHODS:
+        raise SpecError(f"--map must be one of {', '.join(METHODS)}, not {map_by!r}")
+    if as_page:
+        require_file(output)
+    for path in filter(None, (folder, figures)):
+        require_folder(path)
     as_json = as_json or form == "json"
     pairs: list[dict[str, Any]] = []
     with Terminal() as progress:
@@ -196,10 +202,10 @@ def query(
     from ..store import load
     from ..terminal import Terminal, plain
 
+    source = open_embeddings(embeddings)
     vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
     if not vector.any():
         raise InputError(f"the items' encoder knows nothing of {query!r}; try other words")
-    source = open_embeddings(embeddings)
     if vector.shape[1] != source.shape[1]:
         raise InputError(f"the encoder makes {vector.shape[1]} dimensions, but {embeddings} has {source.shape[1]}")
     names = texts_for(items, text, source.ids) if items else None

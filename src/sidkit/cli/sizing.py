@@ -19,7 +19,8 @@ from .options import (
     open_source,
     read_options,
     read_sizes,
-    require_writable,
+    require_file,
+    require_seed,
     tokenizer_of,
 )
 
@@ -73,12 +74,13 @@ def advise(
         raise SpecError("give sizes to try as --sizes 256-256-256, not with --set")
     if icr is None and sids_per_item is None and largest_bucket is None:
         icr = 0.95
+    require_seed(seed)
     target = Target(icr, sids_per_item, largest_bucket)
     tried = [read for text in sizes or [] if (read := read_sizes(text)) is not None]
     if output is not None:
         if output.suffix not in (".html", ".svg", ".json"):
             raise SpecError(f"cannot write {output}; the trade-off is written as .html, .svg or .json")
-        require_writable(output)
+        require_file(output, embeddings)
     tokenizer_of(recipe, named | ({"sizes": tried[0]} if tried else {"sizes": (16,) * levels}), None)
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output or Path("advice"), progress)

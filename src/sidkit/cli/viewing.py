@@ -9,7 +9,7 @@ import typer
 from ..errors import InputError, SpecError
 from .app import app
 from .judging import print_judgement
-from .options import Json, require_writable, texts_for, write_page
+from .options import Json, require_file, require_folder, texts_for, write_page
 
 if TYPE_CHECKING:
     from ..sids import SidTable
@@ -49,8 +49,10 @@ def report(
         check_formats(forms)
     if map_by not in METHODS:
         raise SpecError(f"--map must be one of {', '.join(METHODS)}, not {map_by!r}")
-    for path in filter(None, (output, figures)):
-        require_writable(path, *(one for one in (sids, items, sequences, embeddings) if path is output))
+    if output is not None:
+        require_file(output, sids, items, sequences, embeddings)
+    if figures is not None:
+        require_folder(figures)
     table = SidTable.from_parquet(sids)
     fitted = load(tokenizer) if tokenizer else None
     if fitted is not None and fitted.sizes != table.sizes:

@@ -122,7 +122,7 @@ def bind(host: str, port: int | None) -> socket.socket:
             problem = error
             if listener is not None:
                 listener.close()
-    raise SpecError(f"cannot listen at {host} port {port or PORT}: {problem}; choose another --host or --port")
+    raise SpecError(f"cannot listen at {host} port {candidate}: {problem}; choose another --host or --port")
 
 
 def serve(pages: Pages, host: str, port: int | None, ready: Callable[[str], None]) -> None:
