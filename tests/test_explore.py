@@ -419,3 +419,15 @@ def test_it_serves_until_interrupted_and_then_ends_cleanly(made, host):
         said = child.communicate(timeout=20)
     assert child.returncode == 0
     assert said == ("explorer stopped\n", "")
+
+
+def test_json_has_standard_output_to_itself_while_it_serves(made):
+    words = command(made[0], "--port", "0", "--no-open", "--json")
+    child = subprocess.Popen(words, cwd=made[0], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stderr.readline().startswith("open http://127.0.0.1:")
+    finally:
+        child.send_signal(signal.SIGINT)
+        told, said = child.communicate(timeout=20)
+    assert json.loads(told)["items"] == 400
+    assert said == "explorer stopped\n"
