@@ -423,7 +423,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert told.strip() == "stopped; nothing was left half-written (a fit goes on with --resume)"
+    assert told.strip() == "stopped; nothing was left half-written (fit, encode, embed and train go on with --resume)"
     assert not (out / "tok").exists()
     assert all(entry.name == "tok.unfinished" for entry in out.iterdir())
 

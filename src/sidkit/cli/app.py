@@ -59,7 +59,7 @@ def list_commands() -> None:
 
 def _farewell(code: int) -> int:
     if code == INTERRUPTED:
-        print("stopped; nothing was left half-written (a fit goes on with --resume)", file=sys.stderr)
+        print("stopped; nothing was left half-written (fit, encode, embed and train go on with --resume)", file=sys.stderr)
     return code
 
 

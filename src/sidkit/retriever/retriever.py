@@ -77,7 +77,9 @@ class Retriever:
             state = load_file(folder / WEIGHTS)
             weights = from_state(state, plan.shape)
         except FileNotFoundError as error:
-            raise StoreError(f"{folder} is no trained retriever: no {Path(str(error.filename)).name} in it") from None
+            begun = f"; {_unfinished(folder)} can be trained on with --resume" if _unfinished(folder).is_dir() else ""
+            missing = Path(str(error.filename)).name
+            raise StoreError(f"{folder} is no trained retriever: no {missing} in it{begun}") from None
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise StoreError(f"cannot read the retriever {folder}: {error}") from error
         table = SidTable.from_parquet(folder / TABLE)
@@ -209,7 +211,7 @@ def train(
     """
     plan, folder, place = plan or Plan(), Path(folder), find_device(device)
     check_folder(folder)
-    unfinished = Checkpoint(folder.parent / f"{folder.name}.unfinished", identity(table, sequences, plan))
+    unfinished = Checkpoint(_unfinished(folder), identity(table, sequences, plan))
     if not resume:
         unfinished.clear()
     told = Log(folder)
@@ -282,6 +284,10 @@ def find_device(asked: str) -> Any:
         return torch.device(asked)
     except RuntimeError:
         raise SpecError(f"no device {asked!r}; use 'auto', 'cpu', 'cuda' or 'cuda:0'") from None
+
+
+def _unfinished(folder: Path) -> Path:
+    return folder.parent / f"{folder.name}.unfinished"
 
 
 def check_folder(folder: Path) -> None:
