@@ -769,10 +769,10 @@ class TestErrors:
         (tmp_path / "letter.txt").write_text("dear")
         with pytest.raises(StoreError, match="other files"):
             train(table, sequences, tmp_path, LEARNS, device="cpu")
-        with pytest.raises(StoreError, match="no trained retriever: no retriever.json in it$"):
+        with pytest.raises(StoreError, match=r"no trained retriever: no retriever\.json in it$"):
             Retriever.load(tmp_path)
         (tmp_path / "run.unfinished").mkdir()
-        with pytest.raises(StoreError, match="run.unfinished can be trained on with --resume"):
+        with pytest.raises(StoreError, match=r"run\.unfinished can be trained on with --resume"):
             Retriever.load(tmp_path / "run")
 
     def test_histories_of_unknown_or_no_items_are_refused(self, trained):

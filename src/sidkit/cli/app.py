@@ -59,7 +59,8 @@ def list_commands() -> None:
 
 def _farewell(code: int) -> int:
     if code == INTERRUPTED:
-        print("stopped; nothing was left half-written (fit, encode, embed and train go on with --resume)", file=sys.stderr)
+        told = "stopped; nothing was left half-written (fit, encode, embed and train go on with --resume)"
+        print(told, file=sys.stderr)
     return code
 
 
