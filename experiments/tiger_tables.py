@@ -311,12 +311,12 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="a document with the two marks that the tables go between")
     parser.add_argument("--figures", type=Path, help="a folder for the charts")
     options = parser.parse_args()
-    if options.figures:
-        draw(read(options.results), options.figures)
     done, cut, exact, short = (
         read(options.results.with_suffix(ending))
         for ending in (".jsonl", ".cut.jsonl", ".float32.jsonl", ".float32.cut.jsonl")
     )
+    if options.figures:
+        draw(done, options.figures)
     simple = options.results.with_name("counting.json")
     text = section(done, cut, exact + short, json.loads(simple.read_text())["datasets"] if simple.exists() else {})
     if options.into is None:

@@ -230,6 +230,9 @@ def test_lookup_says_what_is_not_there(made, tmp_path):
     )
     assert f"of sids.parquet; one that is: '{sid}'" in asked("sids.parquet", "<a_99>", cwd=made)
     assert "--limit must be at least 0" in asked(made / "sids.parquet", "item-7", "--limit", "-1")
+    SidTable([10, 11], [[3, 1], [3, 2]], (4, 4), "plain").to_parquet(tmp_path / "numbers.parquet")
+    assert "its first tokens as '<a_3>'" in asked(tmp_path / "numbers.parquet", "nope")  # 3 could be an item
+    assert "there are items under '<a_3>'" in asked(tmp_path / "numbers.parquet", "3-0")
     SidTable(np.arange(10, 20), np.zeros((10, 2), int), (4, 4)).to_parquet(tmp_path / "numbers.parquet")
     told = asked(tmp_path / "numbers.parquet", "3")  # and not the prefix <a_3>
     assert "no item '3' in" in told

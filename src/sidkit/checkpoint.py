@@ -28,12 +28,17 @@ from safetensors.numpy import save as write_arrays
 from .errors import StoreError
 from .files import replace_folder
 
-__all__ = ["Checkpoint", "State"]
+__all__ = ["Checkpoint", "State", "unfinished"]
 
 FORMAT, VERSION = "sidkit-checkpoint", 1
 FACTS, ARRAYS = "state.json", "state.safetensors"
 
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+
+
+def unfinished(output: Any) -> Path:
+    """The folder for what a stopped run leaves beside its output, or here where that is on another machine."""
+    return (output.parent if isinstance(output, Path) else Path()) / f"{output.name}.unfinished"
 
 
 class Checkpoint:

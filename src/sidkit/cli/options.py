@@ -214,9 +214,10 @@ def require_folder(path: Path) -> None:
 
 def fresh_unfinished(output: Path, resume: bool) -> Path:
     """The folder for what a stopped run leaves beside its output; emptied unless the run goes on with it."""
+    from ..checkpoint import unfinished
     from ..files import discard
 
-    folder = (output.parent if isinstance(output, Path) else Path()) / f"{output.name}.unfinished"
+    folder = unfinished(output)
     if not resume:
         discard(folder)
     return folder

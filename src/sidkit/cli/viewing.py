@@ -1,6 +1,7 @@
 """report, lookup: how good semantic IDs are, and what is behind one."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,18 +143,24 @@ def _prefix(table: "SidTable", what: str, sids: Path) -> tuple[int, ...]:
 
     if not len(table):
         raise InputError(f"no item {what!r} in {sids}: it holds no items")
-    form, codes = table.template, table.codes[0].tolist()
+    form, codes, letters = table.template, table.codes[0].tolist(), TEMPLATES["letters"]
+
+    def start(prefix: Sequence[int]) -> str:
+        """How to ask for it: by letters, where the file's own form could be an item's number."""
+        own = form.write_prefix(prefix)
+        return letters.write(prefix) if own.strip().isdecimal() and is_integer(table.ids.type) else own
+
     try:
         prefix = read_sid(what, form)
     except InputError:
-        written = f"write one as {form.write(codes)!r}, or its first tokens as {form.write_prefix(codes[:1])!r}"
+        written = f"write one as {form.write(codes)!r}, or its first tokens as {start(codes[:1])!r}"
         raise InputError(f"no item {what!r} in {sids}, and no semantic ID either; {written}") from None
     if len(prefix) == 1 and what.strip().isdecimal() and is_integer(table.ids.type):
-        written = TEMPLATES["letters"].write(prefix)
+        written = letters.write(prefix)
         raise InputError(f"no item {what!r} in {sids}; if you mean the first token, write it as {written!r}")
     if not len(table.rows_of(prefix)):
         kept = (prefix[:depth] for depth in range(len(prefix) - 1, 0, -1))
         held = next((one for one in kept if len(table.rows_of(one))), None)
-        known = f"there are items under {form.write_prefix(held)!r}" if held else f"one that is: {form.write(codes)!r}"
+        known = f"there are items under {start(held)!r}" if held else f"one that is: {form.write(codes)!r}"
         raise InputError(f"{what!r} is neither an item nor an occupied prefix of {sids}; {known}")
     return prefix

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from .. import __version__
-from ..checkpoint import Checkpoint
+from ..checkpoint import Checkpoint, unfinished
 from ..errors import InputError, SpecError, StoreError
 from ..files import replace_folder
 from ..progress import Progress
@@ -77,7 +77,8 @@ class Retriever:
             state = load_file(folder / WEIGHTS)
             weights = from_state(state, plan.shape)
         except FileNotFoundError as error:
-            begun = f"; {_unfinished(folder)} can be trained on with --resume" if _unfinished(folder).is_dir() else ""
+            left = unfinished(folder)
+            begun = f"; {left} can be trained on with --resume" if left.is_dir() else ""
             missing = Path(str(error.filename)).name
             raise StoreError(f"{folder} is no trained retriever: no {missing} in it{begun}") from None
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
@@ -211,16 +212,16 @@ def train(
     """
     plan, folder, place = plan or Plan(), Path(folder), find_device(device)
     check_folder(folder)
-    unfinished = Checkpoint(_unfinished(folder), identity(table, sequences, plan))
+    kept = Checkpoint(unfinished(folder), identity(table, sequences, plan))
     if not resume:
-        unfinished.clear()
+        kept.clear()
     told = Log(folder)
     job = Job(folder.name, table, plan.seed)
-    (outcome,) = train_stack([job], sequences, plan, place, 1, progress, unfinished, told)
+    (outcome,) = train_stack([job], sequences, plan, place, 1, progress, kept, told)
     told.close()
     retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
     save(retriever, folder)
-    unfinished.clear()
+    kept.clear()
     return retriever
 
 
@@ -284,10 +285,6 @@ def find_device(asked: str) -> Any:
         return torch.device(asked)
     except RuntimeError:
         raise SpecError(f"no device {asked!r}; use 'auto', 'cpu', 'cuda' or 'cuda:0'") from None
-
-
-def _unfinished(folder: Path) -> Path:
-    return folder.parent / f"{folder.name}.unfinished"
 
 
 def check_folder(folder: Path) -> None:
