@@ -27,9 +27,9 @@ import threadpoolctl
 import torch
 
 import sidkit
-from sidkit.cluster.kmeans import Centroids, KMeans
 from sidkit.engine import cpu, native
 from sidkit.engine.native.build import kernels, processor
+from sidkit.stages.cluster.kmeans import Centroids, KMeans
 
 RESULTS = Path(__file__).with_name("results") / "cpu_pass.json"
 CHUNK = 1 << 16

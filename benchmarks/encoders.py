@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from cpu_pass import machine
 
-from sidkit import encoder
+from sidkit import embed as encoder
 from sidkit.geometry import unit
 
 RESULTS = Path(__file__).with_name("results") / "encoders.json"

@@ -20,10 +20,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from cpu_pass import machine
 
+from sidkit.data.json_lines import Lines
 from sidkit.explore.catalogue import read
 from sidkit.explore.pages import Pages
-from sidkit.sids import SidTable
-from sidkit.streams import Lines
+from sidkit.sids.table import SidTable
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from explored import large_shop

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 
 import sidkit
-from sidkit.cluster import Balanced
-from sidkit.engine import cuda
+from sidkit.engine.cuda import engine as cuda
 from sidkit.geometry import unit
-from sidkit.level import SUBTRACT, Level
-from sidkit.recipes import recipe
-from sidkit.rows import ArraySource
-from sidkit.rows_cuda import SPARE, DeviceRows, Resident, Streamed
+from sidkit.rows.cuda import SPARE, DeviceRows, Resident, Streamed
+from sidkit.rows.local import ArraySource
+from sidkit.stages.cluster import Balanced
+from sidkit.stages.level import SUBTRACT, Level
+from sidkit.tokenizer.recipes import recipe
 
 N, D, SIZES = 16_843_945, 128, (1024, 512, 128)
 BETA, SCALE = 15.0, 0.5

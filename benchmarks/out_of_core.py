@@ -28,10 +28,10 @@ import pyarrow.parquet as pq
 from cpu_pass import machine, planted
 
 import sidkit
-from sidkit.embeddings import open_embeddings
+from sidkit.data.embeddings import open_embeddings
 from sidkit.engine import native
 from sidkit.progress import Silent
-from sidkit.windows import Window
+from sidkit.tokenizer.windows import Window
 
 RESULTS = Path(__file__).with_name("results") / "out_of_core.json"
 ROWS, D, FILE = 16_843_945, 128, 1_000_000

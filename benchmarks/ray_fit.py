@@ -83,7 +83,7 @@ def serialized(value: object) -> int:
 
 def measure_time(args: argparse.Namespace) -> dict[str, object]:
     import sidkit
-    from sidkit.rows import ArraySource, LocalRows
+    from sidkit.rows.local import ArraySource, LocalRows
 
     spec = sidkit.prq_kmeans(sizes=SIZES, top_k=TOP_K, iterations=args.iterations)
     path = prepared(args.rows, args.folder)
@@ -182,7 +182,7 @@ def measure_costs(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _passes(rows, book):  # type: ignore[no-untyped-def]
-    from sidkit.cluster.kmeans import Centroids, KMeans
+    from sidkit.stages.cluster.kmeans import Centroids, KMeans
 
     f = partial(KMeans(1024, "cosine", TOP_K).statistics, Centroids(book, "cosine"))
     return {

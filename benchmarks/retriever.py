@@ -18,12 +18,12 @@ import torch
 
 import sidkit
 from sidkit import SidTable
+from sidkit.data.sequences import read_sequences
 from sidkit.retriever.data import Vocabulary, examples
-from sidkit.retriever.evaluate import Evaluator, Panel
+from sidkit.retriever.evaluation import Evaluator, Panel
 from sidkit.retriever.model import build_t5, new_weights
 from sidkit.retriever.plan import Plan
 from sidkit.retriever.stack import Stack
-from sidkit.sequences import read_sequences
 
 SIZES = (256, 256, 256)
 

@@ -26,9 +26,9 @@ from sklearn.cluster import KMeans
 from torch import nn
 
 import sidkit
-from sidkit.report.metrics import quality
-from sidkit.vae import rq_vae
-from sidkit.vae.start import first_codebook
+from sidkit.sids.quality import quality
+from sidkit.stages.vae import rq_vae
+from sidkit.stages.vae.start import first_codebook
 
 SIZES, HIDDEN, LATENT = (256, 256, 256), (512, 256, 128, 64), 32
 BATCH, RATE, DECAY, CLIP = 1024, 1e-3, 1e-4, 1.0

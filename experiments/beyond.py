@@ -20,7 +20,7 @@ import numpy as np
 from tables import asked, spread
 from tiger_codes import BEYOND, DATASETS, SIZES, embeddings, sequences_of
 
-from sidkit.sequences import Sequences
+from sidkit.data.sequences import Sequences
 
 NAMES = ("prq-kmeans", "rq-kmeans", *BEYOND)
 SAID = ("rq-unique", "prq-long-unique", "prq-anneal-unique", "prq-beam-unique", "prq-64")  # in words, not in the table
@@ -61,9 +61,9 @@ def reconstruction_errors(codes: np.ndarray, X: np.ndarray) -> list[float]:
 def figures(codes: np.ndarray, X: np.ndarray, sequences: Sequences) -> dict:
     """Of steps into the item of validation alone, which no tokenizer has seen."""
     from sidkit import quality
-    from sidkit.report.behaviour import prefix_agreement
-    from sidkit.report.counting import counted_by_token, held_out
-    from sidkit.report.neighbours import neighbour_agreement
+    from sidkit.measure.behaviour import prefix_agreement
+    from sidkit.measure.counting import counted_by_token, held_out
+    from sidkit.measure.neighbours import neighbour_agreement
 
     found, near, seen = (
         quality(codes, SIZES),

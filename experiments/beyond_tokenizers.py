@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from tiger_codes import sequences_of
 
-from sidkit.blend import blend, co_occurrence
-from sidkit.cluster import Balanced, KMeans, PerParent
-from sidkit.cluster.kmeans import Centroids
+from sidkit.embed.co_occurrence import blend, co_occurrence
 from sidkit.geometry import unit
-from sidkit.recipes import recipe
-from sidkit.spread import spread as spread_out
+from sidkit.sids.spread import spread as spread_out
+from sidkit.stages.cluster import Balanced, KMeans, PerParent
+from sidkit.stages.cluster.kmeans import Centroids
+from sidkit.tokenizer.recipes import recipe
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from tables import asked
 from tiger_codes import DATASETS, SIZES, embeddings, sequences_of
 
 from sidkit import prq_kmeans
-from sidkit.blend import blend, co_occurrence, taken_together
+from sidkit.data.sequences import Sequences
+from sidkit.embed.co_occurrence import blend, co_occurrence, taken_together
 from sidkit.geometry import unit
-from sidkit.report.counting import counted_by_token
-from sidkit.sequences import Sequences
-from sidkit.spread import spread
+from sidkit.measure.counting import counted_by_token
+from sidkit.sids.spread import spread
 
 PLAIN = {"weight": 1.0, "d": 128, "window": 5}
 VARIED = (

@@ -55,7 +55,7 @@ def load(folder: Path):
 def work(data: str, run: dict) -> dict:
     """One fit and all its figures."""
     import sidkit
-    from sidkit.recipes import recipe
+    from sidkit.tokenizer.recipes import recipe
 
     X = load(Path(data) / run["dataset"])
     start = time.perf_counter()

@@ -2,7 +2,7 @@
 
     python experiments/counting.py DATA -o experiments/results/counting.json
 
-popular and followed are `sidkit.report.counting.counted`; together is item-based nearest neighbours: items by the
+popular and followed are `sidkit.measure.counting.counted`; together is item-based nearest neighbours: items by the
 cosine of who took them in training, summed over the user's last 20 items, each divided by how long ago it was.
 """
 
@@ -20,9 +20,9 @@ from tables import DATASETS, asked
 from tiger_codes import sequences_of
 
 from sidkit import __version__
-from sidkit.report.counting import counted, places
+from sidkit.data.sequences import Sequences
+from sidkit.measure.counting import counted, places
 from sidkit.retriever.data import examples
-from sidkit.sequences import Sequences
 
 HISTORY, USERS = 20, 2000  # items of a history, and users at once
 

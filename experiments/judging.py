@@ -38,7 +38,7 @@ def categories(folder: Path) -> list[str] | None:
 def codes_of(name: str, X, seed: int):
     import numpy as np
 
-    from sidkit.recipes import recipe
+    from sidkit.tokenizer.recipes import recipe
 
     if name == "random codes":
         return np.random.default_rng(seed).integers(0, SIZES, size=(len(X), len(SIZES)))
@@ -50,10 +50,10 @@ def work(folder: Path, seeds: int) -> list[dict]:
     import pyarrow as pa
     from codebook_quality import load
 
-    from sidkit.report.behaviour import prefix_agreement
-    from sidkit.report.categories import purity
-    from sidkit.report.neighbours import neighbour_agreement
-    from sidkit.sequences import read_sequences
+    from sidkit.data.sequences import read_sequences
+    from sidkit.measure.behaviour import prefix_agreement
+    from sidkit.measure.categories import purity
+    from sidkit.measure.neighbours import neighbour_agreement
 
     X, labels, found = load(folder), categories(folder), []
     told = read_sequences(folder / "sequences.parquet", pa.array(np.arange(len(X))))

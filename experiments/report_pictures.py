@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import sidkit
-from sidkit.embeddings import open_embeddings
-from sidkit.recipes import recipe
+from sidkit.data.embeddings import open_embeddings
 from sidkit.report.centroids import joint_map
-from sidkit.report.chart import Figure, Panel
+from sidkit.report.draw.chart import Figure, Panel
+from sidkit.report.draw.plots import write_figures
 from sidkit.report.evidence import Evidence, gather
 from sidkit.report.figures import map_panels
 from sidkit.report.page import report_page
-from sidkit.report.plots import write_figures
+from sidkit.tokenizer.recipes import recipe
 
 SIZES, SEED = (256, 256, 256), 1
 OPTIONS = {"rq-vae": {"preset": "paper"}}

@@ -52,7 +52,7 @@ def run_list(datasets: list[str], tokenizers: list[str], seeds: list[int]) -> li
 
 def jobs_of(codes: Path, runs: list[tuple[str, str, int]]) -> list:
     from sidkit import SidTable
-    from sidkit.retriever.loop import Job
+    from sidkit.retriever.training import Job
 
     jobs = []
     for dataset, name, seed in runs:
@@ -106,11 +106,11 @@ def main() -> None:
     parser.add_argument("--precision", default="auto", help="of matrix products: auto, bfloat16, float32")
     options = parser.parse_args()
 
-    from sidkit.retriever.loop import train_stack
+    from sidkit.cli.terminal import Terminal
+    from sidkit.data.sequences import read_sequences
     from sidkit.retriever.plan import Plan
     from sidkit.retriever.retriever import find_device
-    from sidkit.sequences import read_sequences
-    from sidkit.terminal import Terminal
+    from sidkit.retriever.training import train_stack
 
     datasets, tokenizers = options.datasets.split(","), options.tokenizers.split(",")
     for name in {*datasets, *tokenizers} - {*DATASETS, *TOKENIZERS, *BEYOND}:

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sidkit.files import replace_file
-from sidkit.sequences import Sequences, read_sequences
+from sidkit.data.sequences import Sequences, read_sequences
+from sidkit.files.atomic import replace_file
 
 DATASETS = ("lastfm", "toys", "sports", "clothing")
 SIZES = (256, 256, 256)
@@ -107,7 +107,7 @@ def codes_of(folder: Path, name: str, seed: int) -> np.ndarray:
         return random_codes(pq.read_metadata(folder / "items.parquet").num_rows, seed)
     if name == "category":
         return category_codes(folder, seed)
-    from sidkit.recipes import recipe
+    from sidkit.tokenizer.recipes import recipe
 
     return recipe(recipe_name, sizes=SIZES, **options).fit(embeddings(folder), seed=seed).fit_codes
 

@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 from tables import asked
 from tiger_codes import embeddings, sequences_of
 
-from sidkit.blend import blend, co_occurrence
+from sidkit.data.sequences import Sequences
 from sidkit.demo.catalogue import catalogue
-from sidkit.recipes import recipe
-from sidkit.report.behaviour import prefix_agreement
+from sidkit.embed.co_occurrence import blend, co_occurrence
+from sidkit.embed.text import embed_texts
+from sidkit.measure.behaviour import prefix_agreement
+from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.report.evidence import QUERIES
-from sidkit.report.neighbours import neighbour_agreement
-from sidkit.sequences import Sequences
-from sidkit.text import embed_texts
+from sidkit.tokenizer.recipes import recipe
 
 DATASETS = ("sports", "toys", "clothing", "lastfm", "demo")
 SIZES, SEED = (256, 256, 256), 0

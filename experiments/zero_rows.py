@@ -15,7 +15,7 @@ from statistics import mean, stdev
 import numpy as np
 
 import sidkit
-from sidkit.level import Level
+from sidkit.stages.level import Level
 
 
 def plain_draw(n: int, seed: int) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sidkit.explore.server import bind, build
-from sidkit.sids import SidTable
+from sidkit.sids.table import SidTable
 
 HOSTILE = "<img src=x onerror=alert(1)><script>window.pwned=1</script>\"'&amp;{{7*7}}\u202e"
 

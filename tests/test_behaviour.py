@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from sidkit.data.sequences import Sequences
 from sidkit.errors import InputError
-from sidkit.report.behaviour import category_paths, prefix_agreement
-from sidkit.sequences import Sequences
+from sidkit.measure.behaviour import category_paths, prefix_agreement
 
 
 def test_four_items_by_hand():

@@ -11,11 +11,11 @@ import pytest
 
 import sidkit
 from conftest import planted
-from sidkit.blend import blend, co_occurrence
-from sidkit.embeddings import open_embeddings
+from sidkit.data.embeddings import open_embeddings
+from sidkit.data.sequences import Sequences
+from sidkit.embed.co_occurrence import blend, co_occurrence
 from sidkit.errors import InputError, SpecError
-from sidkit.report.counting import counted_by_token
-from sidkit.sequences import Sequences
+from sidkit.measure.counting import counted_by_token
 
 
 def slow(lists, items, d, window):
@@ -218,7 +218,7 @@ def test_the_command_refuses_before_any_work(shop, rng):
 
 def test_random_sids_of_a_blend_know_nothing_of_what_is_held_out(rng):
     """All steps are known to the vectors but the last two of each sequence: only those judge SIDs made of them."""
-    from sidkit.report.behaviour import prefix_agreement
+    from sidkit.measure.behaviour import prefix_agreement
 
     X = rng.normal(size=(400, 16)).astype(np.float32)
     sequences = Sequences.of([rng.choice(400, 8, replace=False) for _ in range(600)])

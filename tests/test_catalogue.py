@@ -13,8 +13,8 @@ import pytest
 from sidkit.demo import catalogue
 from sidkit.demo.visits import visits
 from sidkit.demo.vocabulary import TEMPLATES, leaves
+from sidkit.embed.text import WordCounts, embed_texts
 from sidkit.errors import SpecError
-from sidkit.text import WordCounts, embed_texts
 
 SLOTS = {"noun", "kind", "material", "who", "use", "trait", "part", "model", "colour", "size", "amount"}
 

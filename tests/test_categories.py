@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from sidkit.errors import InputError
-from sidkit.report.categories import purity
+from sidkit.measure.categories import purity
 
 
 def test_five_items_by_hand():

@@ -10,8 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from sidkit.checkpoint import Checkpoint, _digest
 from sidkit.errors import StoreError
+from sidkit.files.checkpoint import Checkpoint, _digest
 
 ARRAYS = {
     "weights/a": np.arange(6, dtype=np.float32).reshape(2, 3).T,  # not contiguous
@@ -137,7 +137,7 @@ def test_clearing_removes_states_and_nothing_else(tmp_path):
 
 def test_it_is_due_after_so_many_seconds(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("sidkit.checkpoint.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sidkit.files.checkpoint.time.monotonic", lambda: now[0])
     assert Checkpoint(tmp_path, "mine", every=0).due()
     slow = Checkpoint(tmp_path, "mine", every=60)
     now[0] = 159.0

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from sidkit.sids import SidTable
-from sidkit.template import template_named
+from sidkit.sids.table import SidTable
+from sidkit.sids.template import template_named
 
 
 def sidkit(*arguments, stdin=None, check=0, cwd=None):
@@ -292,7 +292,7 @@ def test_a_spec_that_is_shown_can_be_fitted(files, tmp_path):
 
 
 def test_show_lists_every_recipe():
-    from sidkit.recipes import RECIPES
+    from sidkit.tokenizer.recipes import RECIPES
 
     told = sidkit("show")
     assert [line.split()[0] for line in told.splitlines()] == list(RECIPES)

@@ -7,14 +7,14 @@ import pytest
 
 import sidkit
 from conftest import planted
-from sidkit.cluster import GMM, Balanced, KMeans, PerParent
-from sidkit.cluster.gmm import Mixture
-from sidkit.level import SUBTRACT, Level
-from sidkit.product import OPQ, PQ, blocks, procrustes
-from sidkit.rows import ArraySource, LocalRows
-from sidkit.scalar import FSQ
-from sidkit.stage import Run
-from sidkit.tokenizer import Tokenizer
+from sidkit.rows.local import ArraySource, LocalRows
+from sidkit.stages.cluster import GMM, Balanced, KMeans, PerParent
+from sidkit.stages.cluster.gmm import Mixture
+from sidkit.stages.level import SUBTRACT, Level
+from sidkit.stages.product import OPQ, PQ, blocks, procrustes
+from sidkit.stages.scalar import FSQ
+from sidkit.stages.stage import Run
+from sidkit.tokenizer.tokenizer import Tokenizer
 
 
 def fit(stage, X, seed=0):

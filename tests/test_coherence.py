@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sidkit.errors import InputError, SpecError
-from sidkit.report import coherence as module
-from sidkit.report.coherence import coherence
+from sidkit.sids import coherence as module
+from sidkit.sids.coherence import coherence
 
 
 def by_loops(vectors, codes, level, t):

@@ -11,15 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 from browser import overflows, watched
-from sidkit.encoder import choose
+from sidkit.embed import choose
 from sidkit.errors import InputError, SpecError
-from sidkit.recipes import prq_kmeans, rq_kmeans
 from sidkit.report.cases import RULES, collision_case, query_case
 from sidkit.report.compare import Comparison, compare
 from sidkit.report.compare_page import compare_page, comparison_figures, pairs_of, sides_of
 from sidkit.report.contrast import aligned, contrast
-from sidkit.report.draw import WIDTH, Rect, lay_out
-from sidkit.sids import SidTable
+from sidkit.report.draw.layout import WIDTH, Rect, lay_out
+from sidkit.sids.table import SidTable
+from sidkit.tokenizer.recipes import prq_kmeans, rq_kmeans
 from test_cli import sidkit
 
 TITLE = "<script>document.title = 'taken'</script>"

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from sidkit.data.sequences import Sequences
 from sidkit.errors import InputError
-from sidkit.report.counting import Chances, counted, counted_by_token
-from sidkit.sequences import Sequences
+from sidkit.measure.counting import Chances, counted, counted_by_token
 
 
 def test_a_case_worked_by_hand():
@@ -105,7 +105,7 @@ def test_by_token_few_beams_find_the_likeliest_and_chunks_change_nothing(monkeyp
     whole = counted_by_token(codes, (4, 4, 4), walks, beams=64)
     assert whole["recall@20"] > 0.5 > 20 / 64
     assert counted_by_token(codes, (4, 4, 4), walks, beams=20)["ndcg@5"] == pytest.approx(whole["ndcg@5"], abs=0.02)
-    monkeypatch.setattr("sidkit.report.counting.AT_ONCE", 1)
+    monkeypatch.setattr("sidkit.measure.counting.AT_ONCE", 1)
     assert counted_by_token(codes, (4, 4, 4), walks, beams=64) == whole
 
 

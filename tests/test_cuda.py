@@ -110,7 +110,7 @@ def test_two_float16_halves_hold_a_float32_row():
 
 @pytest.fixture
 def engine():
-    from sidkit.engine import cuda
+    from sidkit.engine.cuda import engine as cuda
 
     return cuda
 
@@ -324,8 +324,8 @@ def fitted():
 @kernels_run
 @pytest.mark.parametrize("spare", [1 << 30, 300 * 24])
 def test_rows_on_the_device_are_the_rows_on_the_host(fitted, spare):
-    from sidkit.rows import ArraySource, LocalRows
-    from sidkit.rows_cuda import DeviceRows, Resident
+    from sidkit.rows.cuda import DeviceRows, Resident
+    from sidkit.rows.local import ArraySource, LocalRows
 
     tokenizer, x = fitted
     host, device = LocalRows(ArraySource(x)), DeviceRows(Resident(torch.from_numpy(x).to(DEVICE)), spare=spare)
@@ -344,7 +344,7 @@ def test_rows_on_the_device_are_the_rows_on_the_host(fitted, spare):
 
 @kernels_run
 def test_a_fit_gets_16_bit_rows_only_where_they_have_length_one(fitted):
-    from sidkit.rows_cuda import DeviceRows, Resident
+    from sidkit.rows.cuda import DeviceRows, Resident
 
     tokenizer, x = fitted
     seen = []
@@ -363,8 +363,8 @@ def test_a_fit_gets_16_bit_rows_only_where_they_have_length_one(fitted):
 
 def test_chunks_from_files_pass_through_two_buffers(monkeypatch):
     pytest.importorskip("triton", reason="Triton is not installed")
-    from sidkit import held
-    from sidkit.rows import ArraySource
+    from sidkit.rows import cuda_memory as held
+    from sidkit.rows.local import ArraySource
 
     monkeypatch.setattr(held, "_pinned", lambda n, d: torch.empty(n, d))
     x = np.random.default_rng(0).normal(size=(103, 4)).astype(np.float16)
@@ -379,7 +379,7 @@ def test_chunks_from_files_pass_through_two_buffers(monkeypatch):
 @kernels_run
 def test_bad_rows_of_a_tensor_are_named():
     from sidkit.errors import BadRowsError
-    from sidkit.held import Resident, require_good_rows
+    from sidkit.rows.cuda_memory import Resident, require_good_rows
 
     x = torch.ones(40, 3, device=DEVICE)
     require_good_rows(Resident(x))
@@ -392,7 +392,7 @@ def test_bad_rows_of_a_tensor_are_named():
 @kernels_run
 def test_rows_of_64_bits_are_refused():
     from sidkit.errors import InputError
-    from sidkit.rows_cuda import Resident
+    from sidkit.rows.cuda import Resident
 
     with pytest.raises(InputError, match="must be float32, float16 or bfloat16"):
         Resident(torch.zeros(3, 2, dtype=torch.float64, device=DEVICE))
@@ -405,7 +405,7 @@ def test_rows_of_64_bits_are_refused():
 @needs_gpu
 def test_gpu_and_cpu_encode_alike():
     import sidkit
-    from sidkit.rows_cuda import DeviceRows, Resident
+    from sidkit.rows.cuda import DeviceRows, Resident
 
     g = torch.Generator(device="cuda").manual_seed(0)
     x = torch.randn(200, 64, device="cuda", generator=g)[torch.randint(0, 200, (50_000,), device="cuda", generator=g)]
@@ -419,9 +419,9 @@ def test_gpu_and_cpu_encode_alike():
 @needs_gpu
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_streamed_rows_are_the_resident_rows(dtype):
-    from sidkit.prepare import FittedNormalize
-    from sidkit.rows import ArraySource
-    from sidkit.rows_cuda import DeviceRows, Resident, Streamed, on_device
+    from sidkit.rows.cuda import DeviceRows, Resident, Streamed, on_device
+    from sidkit.rows.local import ArraySource
+    from sidkit.stages.prepare import FittedNormalize
 
     class File(ArraySource):  # a source that is not plain memory: goes through the pinned buffers
         pass

@@ -14,12 +14,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="the GPU engine needs torch")
 
 import sidkit  # noqa: E402
-from sidkit import place  # noqa: E402
-from sidkit.cluster import GMM, Balanced, PerParent, per_parent  # noqa: E402
-from sidkit.level import SUBTRACT, Level  # noqa: E402
-from sidkit.product import OPQ  # noqa: E402
-from sidkit.recipes import RECIPES, recipe  # noqa: E402
-from sidkit.rows import ArraySource, LocalRows  # noqa: E402
+from sidkit.rows import device as place  # noqa: E402
+from sidkit.rows.local import ArraySource, LocalRows  # noqa: E402
+from sidkit.stages.cluster import GMM, Balanced, PerParent, per_parent  # noqa: E402
+from sidkit.stages.level import SUBTRACT, Level  # noqa: E402
+from sidkit.stages.product import OPQ  # noqa: E402
+from sidkit.tokenizer.recipes import RECIPES, recipe  # noqa: E402
 from test_cuda import DEVICE, ON_GPU, kernels_run, needs_gpu  # noqa: E402
 
 if not ON_GPU:
@@ -66,7 +66,7 @@ def X():
 
 
 def on_the_device(x, spare=1 << 14):
-    from sidkit.rows_cuda import DeviceRows, Resident
+    from sidkit.rows.cuda import DeviceRows, Resident
 
     return DeviceRows(Resident(torch.from_numpy(x).to(DEVICE)), spare=spare * (64 if BIG else 1))
 
@@ -125,7 +125,7 @@ def test_what_needs_no_kernel_is_the_same_on_tensors(X):
 
 
 def test_temporary_arrays_stay_small(X, monkeypatch):
-    from sidkit import arrays
+    from sidkit.engine import arrays
 
     fitted = quick("rq-gmm").fit(X)
     monkeypatch.setattr(arrays, "AT_ONCE", 50)
@@ -141,7 +141,7 @@ def test_large_parents_are_fitted_on_the_device(X, monkeypatch):
     spec = sidkit.Tokenizer(
         (*(fewer(s) for s in sidkit.rq_kmeans((2,)).stages), Level(PerParent(4, iterations=2), SUBTRACT))
     )
-    from sidkit.rows_cuda import DeviceRows
+    from sidkit.rows.cuda import DeviceRows
 
     seen = []
     monkeypatch.setattr(
@@ -261,7 +261,7 @@ def test_tensors_of_any_width_get_the_tokens_of_their_values(dtype, make):
 @needs_gpu
 @pytest.mark.parametrize("kind", ["memory", "npy", "parquet"])
 def test_a_fit_that_streams_has_the_bits_of_one_on_the_card(kind, tmp_path, monkeypatch):
-    from sidkit import rows_cuda
+    from sidkit.rows import cuda as rows_cuda
 
     X = many(60_001, 32)
     given = X
@@ -288,7 +288,7 @@ def test_a_fit_that_streams_has_the_bits_of_one_on_the_card(kind, tmp_path, monk
 @pytest.mark.gpu
 @needs_gpu
 def test_rows_in_memory_may_stream_to_several_places_at_once():
-    from sidkit.rows_cuda import DeviceRows, Streamed
+    from sidkit.rows.cuda import DeviceRows, Streamed
 
     X = many(30_001, 16)
 

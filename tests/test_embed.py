@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sidkit import encoder
-from sidkit.embeddings import open_embeddings
-from sidkit.encoder import job
-from sidkit.encoder.job import Choice, embed_file
+from sidkit import embed as encoder
+from sidkit.data.embeddings import open_embeddings
+from sidkit.data.items import read_texts
+from sidkit.embed import job
+from sidkit.embed.job import Choice, embed_file
 from sidkit.errors import InputError, StoreError
-from sidkit.items import read_texts
 from sidkit.progress import Silent
 
 WORDS = ["red", "blue", "shoe", "hat", "mug", "lamp", "oak", "steel"]

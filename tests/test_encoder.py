@@ -8,12 +8,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from sidkit import encoder
-from sidkit.checkpoint import _digest, read_state, write_state
-from sidkit.encoder.store import FORMAT, NAMES
-from sidkit.encoder.tfidf import TfIdf
+from sidkit import embed as encoder
+from sidkit.embed.store import FORMAT, NAMES
+from sidkit.embed.text import embed_texts
+from sidkit.embed.tfidf import TfIdf
 from sidkit.errors import InputError, MissingExtraError, SpecError, StoreError
-from sidkit.text import embed_texts
+from sidkit.files.checkpoint import _digest, read_state, write_state
 
 TEXTS = ["red shoes for women", "crimson sneakers", "coffee mug", "a tea mug", "tea, coffee, shoes", "red sneakers"]
 
@@ -105,7 +105,7 @@ def test_bad_requests_are_refused_before_any_work(monkeypatch, tmp_path):
         made("tfidf").embed("red shoes")
     with pytest.raises(StoreError, match="no such encoder folder"):
         encoder.load(tmp_path / "none")
-    monkeypatch.setattr("sidkit.encoder.wordllama.find_spec", lambda name: None)
+    monkeypatch.setattr("sidkit.embed.wordllama.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"sidkit\[embed\].*--model tfidf needs nothing"):
         encoder.choose("wordllama")
 
@@ -115,7 +115,7 @@ import sys, numpy as np
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
-from sidkit import encoder
+from sidkit import embed as encoder
 
 words = Tokenizer(models.WordLevel({"[UNK]": 0, "red": 1, "shoes": 2, "mug": 3}, unk_token="[UNK]"))
 words.pre_tokenizer = pre_tokenizers.Whitespace()

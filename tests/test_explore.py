@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from explored import HOSTILE, served, shop
+from sidkit.data.json_lines import Lines
 from sidkit.errors import InputError, SpecError
 from sidkit.explore.catalogue import read
 from sidkit.explore.guard import is_loopback
@@ -22,8 +23,7 @@ from sidkit.explore.pages import Missing, Pages
 from sidkit.explore.search import Words
 from sidkit.explore.server import bind
 from sidkit.explore.tree import Tree
-from sidkit.sids import SidTable
-from sidkit.streams import Lines
+from sidkit.sids.table import SidTable
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pytest
 
 from browser import overflows, watched
 from explored import HOSTILE, large_shop, served, shop
+from sidkit.data.json_lines import Lines
 from sidkit.explore.catalogue import read
 from sidkit.explore.pages import Pages
-from sidkit.streams import Lines
 
 pytest.importorskip("uvicorn")
 

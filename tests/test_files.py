@@ -9,7 +9,7 @@ import time
 import pytest
 
 from sidkit.errors import StoreError
-from sidkit.files import discard, machine, replace_file, replace_folder, sweep
+from sidkit.files.atomic import discard, machine, replace_file, replace_folder, sweep
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -96,7 +96,7 @@ def test_kill_9_at_any_moment_leaves_one_whole_version(tmp_path, rng):
 def test_a_discarded_folder_is_gone_whole_even_if_removing_it_is_cut_short(tmp_path, monkeypatch):
     folder = tmp_path / "tok.unfinished"
     (folder / "stage-0").mkdir(parents=True)
-    monkeypatch.setattr("sidkit.files._remove", lambda path: None)
+    monkeypatch.setattr("sidkit.files.atomic._remove", lambda path: None)
     discard(folder)
     assert not folder.exists()
     assert len(list(tmp_path.iterdir())) == 1  # hidden, for the next writer to sweep away
@@ -115,7 +115,7 @@ def test_other_files_of_a_folder_survive_whatever_happens(tmp_path, monkeypatch)
 
     for when in ("_exchange", "_link", "_flush"):
         with monkeypatch.context() as broken:
-            broken.setattr(f"sidkit.files.{when}", stopped)
+            broken.setattr(f"sidkit.files.atomic.{when}", stopped)
             with pytest.raises(KeyboardInterrupt), replace_folder(folder) as temporary:
                 (temporary / "weights").write_text("new")
         assert (folder / "notes.txt").read_text() == "mine"

@@ -13,9 +13,10 @@ from kernels import DEVICE, ON_GPU, QUIET, RUN, WHY_NOT, torch
 if not RUN:
     pytest.skip(WHY_NOT, allow_module_level=True)
 
-from sidkit.retriever import fused_step, network, stack
-from sidkit.retriever.fused import TILES
-from sidkit.retriever.fused_layers import Dropout, Layers
+from sidkit.retriever import network, stack
+from sidkit.retriever.triton import step as fused_step
+from sidkit.retriever.triton.calls import TILES
+from sidkit.retriever.triton.layers import Dropout, Layers
 
 pytestmark = QUIET
 DTYPES = [torch.bfloat16 if ON_GPU else torch.float32]  # a GPU's own float32 product is not one
@@ -160,10 +161,10 @@ def test_a_share_of_the_elements_is_dropped_whatever_becomes_of_others():
 
 
 def stack_of(precision, device):
+    from sidkit.data.sequences import Sequences
     from sidkit.retriever.model import Shape, new_weights
     from sidkit.retriever.plan import Plan
     from sidkit.retriever.stack import Stack, Vocabulary
-    from sidkit.sequences import Sequences
 
     shape = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16, dropout=0.0)
     plan, rng = Plan(shape, batch=16, history=6, precision=precision), np.random.default_rng(0)
@@ -278,10 +279,10 @@ def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
 
 def test_a_run_learns_in_a_stack_that_shrinks_what_it_learns_alone(monkeypatch):
     from sidkit import SidTable
-    from sidkit.retriever.loop import Job, Outcome, train_stack
+    from sidkit.data.sequences import Sequences
     from sidkit.retriever.model import Shape
     from sidkit.retriever.plan import Plan
-    from sidkit.sequences import Sequences
+    from sidkit.retriever.training import Job, Outcome, train_stack
 
     monkeypatch.setattr(stack, "fused_fits", lambda *_: True)
     monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= 1 + self.job.seed)

@@ -15,12 +15,12 @@ if not RUN:
     pytest.skip(WHY_NOT, allow_module_level=True)
 
 from sidkit import SidTable
-from sidkit.retriever import decode
+from sidkit.retriever import beams as decode
 from sidkit.retriever.data import Vocabulary
-from sidkit.retriever.fused_decode import FUSED
 from sidkit.retriever.model import Shape, new_weights
 from sidkit.retriever.network import in_dtype
-from sidkit.trie import Trie
+from sidkit.retriever.triton.decode import FUSED
+from sidkit.sids.trie import Trie
 
 pytestmark = QUIET
 R, USERS, BEAMS, D, HEADS, E = 2, 5, 30, 64, 4, 16

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from conftest import planted
 from sidkit.cli import app
-from sidkit.report.neighbours import neighbour_agreement
-from sidkit.sids import SidTable
+from sidkit.measure.neighbours import neighbour_agreement
+from sidkit.sids.table import SidTable
 from test_cli import sidkit
 
 

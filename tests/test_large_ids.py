@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from sidkit import sequences, sids
-from sidkit.embeddings import ids as ids_module
-from sidkit.embeddings import open_embeddings
-from sidkit.embeddings.ids import one_array, require_unique
-from sidkit.items import match, texts_of
-from sidkit.sids import SidTable
+from sidkit.data import ids as ids_module
+from sidkit.data import sequences
+from sidkit.data.embeddings import open_embeddings
+from sidkit.data.ids import one_array, require_unique
+from sidkit.data.items import match, texts_of
+from sidkit.sids import table as sids
+from sidkit.sids.table import SidTable
 
 IDS = [f"item-{i:04}" for i in range(40)]
 CODES = np.arange(80).reshape(40, 2) % 4

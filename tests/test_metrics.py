@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sidkit
-from sidkit.report.metrics import gini, perplexity
+from sidkit.sids.quality import gini, perplexity
 
 # Six items, sizes (2, 3): SIDs (0,0) (0,0) (0,1) (1,2) (1,2) (1,2)
 CODES = np.array([[0, 0], [0, 0], [0, 1], [1, 2], [1, 2], [1, 2]])

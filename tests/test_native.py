@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sidkit.cluster.kmeans import Centroids, KMeans
 from sidkit.engine import cpu, native
 from sidkit.engine.native import Chain, Step, build
 from sidkit.geometry import residual, unit
+from sidkit.stages.cluster.kmeans import Centroids, KMeans
 
 SOURCE = Path(native.__file__).parents[3]
 BATCHES = (1, 7, 256, 4096)
@@ -361,8 +361,8 @@ def test_a_fit_without_kernels_still_gives_codes(tmp_path):
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_a_fit_comes_to_the_same_codes_with_the_kernels_and_without_them(metric, top_k, monkeypatch):
     """Rows without structure: the least difference in one pass would grow from pass to pass."""
-    from sidkit.level import PROJECT, SUBTRACT, Level
-    from sidkit.tokenizer import Tokenizer
+    from sidkit.stages.level import PROJECT, SUBTRACT, Level
+    from sidkit.tokenizer.tokenizer import Tokenizer
 
     x = rows(20_000, 24)
     step = PROJECT if metric == "cosine" else SUBTRACT

@@ -7,8 +7,8 @@ import pytest
 
 from conftest import planted
 from sidkit.errors import InputError, SpecError
-from sidkit.report.neighbours import neighbour_agreement
-from sidkit.rows import ArraySource
+from sidkit.measure.neighbours import neighbour_agreement
+from sidkit.rows.local import ArraySource
 
 
 def test_four_items_by_hand():
@@ -57,7 +57,7 @@ def test_it_equals_loops_over_all_pairs(rng, k):
 
 
 def test_a_draw_stays_within_its_error_and_chunks_change_nothing(rng, monkeypatch):
-    from sidkit.report import neighbours as module
+    from sidkit.measure import neighbours as module
 
     x, label = planted(rng, clusters=30, each=100, noise=0.4)
     codes = np.stack([label, rng.integers(0, 3, len(label))], axis=1)

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from sidkit.embeddings import open_embeddings
+from sidkit.data.embeddings import open_embeddings
 from sidkit.fleet.shards import Shard, add_shards, plan
 from sidkit.progress import Silent
-from sidkit.recipes import recipe
-from sidkit.rows import LocalRows, add_in_tree
+from sidkit.rows.local import LocalRows, add_in_tree
+from sidkit.tokenizer.recipes import recipe
 
 ray = pytest.importorskip("ray", reason="the ray extra is not installed")
 
@@ -384,7 +384,7 @@ def bucket():
 
 
 def test_files_on_s3_are_read_and_written_like_others(X, data, crew, bucket, tmp_path):
-    from sidkit.storage import replacing, where
+    from sidkit.files.address import replacing, where
 
     where(bucket.format("x")).system.create_dir("shop")
     for path in data[3].iterdir():

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from sidkit.recipes import RECIPES, recipe
 from sidkit.report.compare import compare
-from sidkit.rows import ArraySource, LocalRows
-from sidkit.spec import from_plain, to_plain
+from sidkit.rows.local import ArraySource, LocalRows
+from sidkit.tokenizer.recipes import RECIPES, recipe
+from sidkit.tokenizer.spec import from_plain, to_plain
 
 SMALL = {  # options that make every recipe quick
     "rq-opq": {"sizes": (8, 4, 4, 4, 4)},
@@ -143,7 +143,7 @@ def test_given_codebooks_save_load_and_report(rng, tmp_path, X):
 
 
 def test_given_prq_codebooks_equal_the_fit_they_came_from(X):
-    from sidkit.level import PROJECT
+    from sidkit.stages.level import PROJECT
 
     fitted = sidkit.prq_kmeans((8, 4)).fit(X)
     again = sidkit.Given.residual(fitted.codebooks, "cosine", PROJECT, fitted.mean, normalize=True)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import sidkit
-from sidkit.cluster import GMM, Balanced, KMeans, PerParent
 from sidkit.errors import MissingExtraError, SpecError
-from sidkit.level import SUBTRACT, Level
-from sidkit.product import OPQ, PQ
-from sidkit.scalar import FSQ
-from sidkit.tokenizer import Tokenizer
-from sidkit.vae import R3VAE, RQVAE
+from sidkit.stages.cluster import GMM, Balanced, KMeans, PerParent
+from sidkit.stages.level import SUBTRACT, Level
+from sidkit.stages.product import OPQ, PQ
+from sidkit.stages.scalar import FSQ
+from sidkit.stages.vae import R3VAE, RQVAE
+from sidkit.tokenizer.tokenizer import Tokenizer
 
 N, D = 20, 6
 FIRST = sidkit.prq_kmeans((4, 4)).stages

@@ -12,20 +12,20 @@ import pytest
 
 from browser import overflows, watched
 from sidkit.errors import InputError, MissingExtraError, SpecError
-from sidkit.recipes import opq_kmeans, prq_kmeans
+from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.report.centroids import MOST, joint_map
-from sidkit.report.chart import Figure, Panel, Series
-from sidkit.report.draw import WIDTH, Dots, Label, Path, Rect, height_of, lay_out, shown, wide
+from sidkit.report.draw.chart import Figure, Panel, Series
+from sidkit.report.draw.layout import WIDTH, Dots, Label, Path, Rect, height_of, lay_out, shown, wide
+from sidkit.report.draw.plots import write_figures
+from sidkit.report.draw.svg import figure_svg
 from sidkit.report.evidence import assess, gather
 from sidkit.report.figures import _chance_panel, bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from sidkit.report.groups import collision_groups, prefix_tree, typical_prefixes
-from sidkit.report.metrics import gini
-from sidkit.report.neighbours import neighbour_agreement
 from sidkit.report.page import FORMULAS, report_page
-from sidkit.report.plots import write_figures
-from sidkit.report.svg import figure_svg
-from sidkit.sids import SidTable
-from sidkit.store import load
+from sidkit.sids.quality import gini
+from sidkit.sids.table import SidTable
+from sidkit.tokenizer.recipes import opq_kmeans, prq_kmeans
+from sidkit.tokenizer.store import load
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 HOSTILE = (
@@ -158,7 +158,7 @@ class TestFigures:
         assert f"{gini(counts):.2f}" in line.name
 
     def test_whiskers_reach_as_far_as_their_intervals_on_either_side(self):
-        from sidkit.report.draw import _ends
+        from sidkit.report.draw.layout import _ends
 
         assert _ends(0.5, 0.1) == pytest.approx((0.4, 0.6))
         assert _ends(0.35, (0.17, 0.06)) == pytest.approx((0.18, 0.41))
@@ -453,7 +453,7 @@ class TestCommand:
             assert report_page(gather(table, texts=texts), "small").count("<svg") == 3 + len(sizes)
 
     def test_items_without_a_sid_do_not_count_and_may_have_bad_vectors(self, shop, tmp_path):
-        from sidkit.embeddings import open_embeddings
+        from sidkit.data.embeddings import open_embeddings
 
         table, fitted = SidTable.from_parquet(shop / "sids.parquet"), load(shop / "tok")
         X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())

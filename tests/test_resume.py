@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import sidkit
-import sidkit.windows
-from sidkit.checkpoint import Checkpoint
-from sidkit.cluster import GMM, Balanced
-from sidkit.level import SUBTRACT, Level
+import sidkit.tokenizer.windows
+from sidkit.files.checkpoint import Checkpoint
 from sidkit.progress import Silent
-from sidkit.recipes import recipe
-from sidkit.tokenizer import Tokenizer
+from sidkit.stages.cluster import GMM, Balanced
+from sidkit.stages.level import SUBTRACT, Level
+from sidkit.tokenizer.recipes import recipe
+from sidkit.tokenizer.tokenizer import Tokenizer
 
 SPECS = {
     "prq-kmeans": recipe("prq-kmeans", sizes=(8, 4), iterations=6),
@@ -101,7 +101,7 @@ def test_kill_9_at_random_moments_changes_nothing(rng, tmp_path):
     assert not (tmp_path / "tok.unfinished").exists()
 
 
-ENCODE = "import sys, sidkit.windows, sidkit.cli; sidkit.windows.WINDOW = 500; sidkit.cli.main()"
+ENCODE = "import sys, sidkit.tokenizer.windows, sidkit.cli; sidkit.tokenizer.windows.WINDOW = 500; sidkit.cli.main()"
 
 
 def test_kill_9_at_random_moments_of_an_encoding_changes_nothing(rng, tmp_path):
@@ -130,7 +130,7 @@ def test_kill_9_at_random_moments_of_an_encoding_changes_nothing(rng, tmp_path):
 def test_windows_that_were_encoded_are_not_encoded_again(rng, tmp_path, monkeypatch):
     X = rng.normal(size=(1000, 8)).astype(np.float32)
     fitted = sidkit.prq_kmeans(sizes=(8, 4), iterations=2).fit(X)
-    monkeypatch.setattr(sidkit.windows, "WINDOW", 300)
+    monkeypatch.setattr(sidkit.tokenizer.windows, "WINDOW", 300)
     whole = fitted.encode(X, checkpoint=tmp_path / "c")
     assert np.array_equal(whole, fitted.encode(X))
     (tmp_path / "c" / "rows-300").rename(tmp_path / "gone")

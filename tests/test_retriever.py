@@ -14,25 +14,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidkit import SidTable, prq_kmeans
+from sidkit.data.sequences import Sequences, read_sequences
 from sidkit.errors import InputError, SpecError, StoreError
-from sidkit.report.counting import counted
-from sidkit.sequences import Sequences, read_sequences
-from sidkit.trie import Trie
+from sidkit.measure.counting import counted
+from sidkit.sids.trie import Trie
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from sidkit.retriever import PRESETS, Plan, Retriever, Shape, SidLogitsProcessor, loop  # noqa: E402
+from sidkit.retriever import PRESETS, Plan, Retriever, Shape, SidLogitsProcessor  # noqa: E402
+from sidkit.retriever import training as loop  # noqa: E402
+from sidkit.retriever.beams import DeviceTrie, beam_search, free_search, stacked_search  # noqa: E402
 from sidkit.retriever.data import Vocabulary, examples  # noqa: E402
-from sidkit.retriever.decode import DeviceTrie, beam_search, free_search, stacked_search  # noqa: E402
-from sidkit.retriever.evaluate import Evaluator, Panel  # noqa: E402
+from sidkit.retriever.evaluation import Evaluator, Panel  # noqa: E402
 from sidkit.retriever.layout import Layout  # noqa: E402
-from sidkit.retriever.loop import Job, Outcome, train_stack  # noqa: E402
 from sidkit.retriever.metrics import CUTS, Judge, representatives  # noqa: E402
 from sidkit.retriever.model import build_t5, from_state, new_weights, to_state  # noqa: E402
 from sidkit.retriever.network import loss  # noqa: E402
 from sidkit.retriever.retriever import train  # noqa: E402
 from sidkit.retriever.stack import Stack, adam  # noqa: E402
+from sidkit.retriever.training import Job, Outcome, train_stack  # noqa: E402
 
 LASTFM = Path(os.environ.get("SIDKIT_DATA", "")) / "lastfm"
 SMALL = Shape(layers=2, d_model=32, d_ff=48, heads=3, d_kv=8)
@@ -534,7 +535,7 @@ class TestTraining:
         assert len({part.stat().st_mode for part in folder.iterdir() if part.is_file()}) == 1  # who reads one reads all
 
     def test_a_stopped_training_goes_on_to_the_same_bits(self, trained, tmp_path, monkeypatch):
-        from sidkit.checkpoint import Checkpoint
+        from sidkit.files.checkpoint import Checkpoint
 
         retriever, table, sequences, _ = trained
         monkeypatch.setattr(Checkpoint, "due", lambda self: True)
@@ -615,12 +616,12 @@ class TestTraining:
 
         from rich.console import Console
 
-        from sidkit.terminal import Terminal
+        from sidkit.cli.terminal import Terminal
 
         table, sequences = ring(users=30)
         plan, screen = Plan(Shape(1, 8, 8, 1, 8), epochs=2, batch=32, beams=4), StringIO()
         shown = Console(file=screen, width=80, force_terminal=True, color_system=None)
-        monkeypatch.setattr("sidkit.terminal.Console", lambda **_: shown)
+        monkeypatch.setattr("sidkit.cli.terminal.Console", lambda **_: shown)
         with Terminal() as progress:
             list(train_stack([Job("a", table, 0)], sequences, plan, "cpu", progress=progress))
         last = screen.getvalue()[-400:]
@@ -815,7 +816,7 @@ class TestErrors:
 def test_evaluation_does_not_depend_on_how_users_are_batched(trained, monkeypatch):
     retriever, table, sequences, _ = trained
     whole = Evaluator(table, sequences, "test", 20, "cpu")(retriever.weights, LEARNS.shape, 10)
-    monkeypatch.setattr("sidkit.retriever.evaluate.TOGETHER", 7 * 10 * 25)
+    monkeypatch.setattr("sidkit.retriever.evaluation.TOGETHER", 7 * 10 * 25)
     parts = Evaluator(table, sequences, "test", 20, "cpu")(retriever.weights, LEARNS.shape, 10)
     assert parts.count == whole.count == 120
     assert parts.sums == pytest.approx(whole.sums)
@@ -825,7 +826,7 @@ def test_many_users_get_what_each_gets_alone(trained, monkeypatch):
     retriever = trained[0]
     histories = [[f"p{(start + i) % 32}" for i in range(1 + start % 5)] for start in range(9)]
     whole = retriever.recommend_many(histories, k=4)
-    monkeypatch.setattr("sidkit.retriever.evaluate.TOGETHER", 2 * 10 * 13)  # two users at a time
+    monkeypatch.setattr("sidkit.retriever.evaluation.TOGETHER", 2 * 10 * 13)  # two users at a time
     parts = retriever.recommend_many(histories, k=4)
     alone = [retriever.recommend(history, k=4) for history in histories]
     for other in (parts, alone):
@@ -839,7 +840,7 @@ def test_figures_do_not_depend_on_how_many_users_are_judged_at_once(monkeypatch)
     sequences, weights = walks(users=25), peaked(new_weights(SMALL, 25, 0))
     judge = Evaluator(shop(), sequences, "valid", 20, "cpu")
     whole = judge(weights, SMALL, 10)
-    monkeypatch.setattr("sidkit.retriever.evaluate.JUDGED", 4)
+    monkeypatch.setattr("sidkit.retriever.evaluation.JUDGED", 4)
     assert judge(weights, SMALL, 10).sums == pytest.approx(whole.sums)
 
 

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from sidkit import scratch
-from sidkit.embeddings import open_embeddings, without
+from sidkit.data.embeddings import open_embeddings, without
 from sidkit.progress import Silent
-from sidkit.rows import ArraySource
+from sidkit.rows import scratch
+from sidkit.rows.local import ArraySource
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sidkit.data.sequences import Sequences, read_sequences
 from sidkit.errors import InputError
-from sidkit.sequences import Sequences, read_sequences
 
 IDS = pa.array(["a", "b", "c"])
 

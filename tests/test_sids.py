@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from sidkit.sids import SidTable, Template, prefix_numbers
+from sidkit.sids.table import SidTable, Template, prefix_numbers
 
 CODES = np.array([[1, 0, 2], [0, 1, 1], [1, 0, 2], [1, 1, 0]])
 IDS = ["w", "x", "y", "z"]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import sidkit
-from sidkit import spread as spreading
-from sidkit.cluster import Balanced, KMeans
 from sidkit.errors import InputError, SpecError
-from sidkit.level import PROJECT, SUBTRACT, Level
-from sidkit.spread import spread
-from sidkit.tokenizer import Tokenizer
+from sidkit.sids import spread as spreading
+from sidkit.sids.spread import spread
+from sidkit.stages.cluster import Balanced, KMeans
+from sidkit.stages.level import PROJECT, SUBTRACT, Level
+from sidkit.tokenizer.tokenizer import Tokenizer
 
 TOKENIZERS = {
     "prq-kmeans": sidkit.prq_kmeans((3, 2, 5), iterations=5),

@@ -10,8 +10,8 @@ import pytest
 
 import sidkit
 from sidkit.errors import StoreError
-from sidkit.spec import from_plain, to_plain
-from sidkit.store import _digest
+from sidkit.tokenizer.spec import from_plain, to_plain
+from sidkit.tokenizer.store import _digest
 
 GOLDEN = Path(__file__).parent / "golden" / "tok"
 ROWS = np.array([[np.cos(t), np.sin(t), t / 7] for t in range(24)])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sidkit
-from sidkit.template import TEMPLATES, Template, read_sid, template_named
+from sidkit.sids.template import TEMPLATES, Template, read_sid, template_named
 
 SID = (12, 3, 77)
 

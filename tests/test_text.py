@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from sidkit.embed.text import WordCounts, directions, embed_texts, tfidf, words
 from sidkit.errors import InputError, SpecError
-from sidkit.text import WordCounts, directions, embed_texts, tfidf, words
 
 COLOURS = ["red", "blue", "green", "white"]
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 import sidkit
 from conftest import planted
-from sidkit.cluster import KMeans
-from sidkit.level import PROJECT, Level, Residual
-from sidkit.prepare import Normalize, RemoveMean
-from sidkit.rows import ArraySource, LocalRows
-from sidkit.tokenizer import Tokenizer
+from sidkit.rows.local import ArraySource, LocalRows
+from sidkit.stages.cluster import KMeans
+from sidkit.stages.level import PROJECT, Level, Residual
+from sidkit.stages.prepare import Normalize, RemoveMean
+from sidkit.tokenizer.tokenizer import Tokenizer
 
 RECIPES = [
     sidkit.prq_kmeans,

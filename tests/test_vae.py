@@ -10,25 +10,25 @@ import pytest
 
 import sidkit
 from conftest import planted
-from sidkit.checkpoint import Checkpoint
 from sidkit.errors import InputError, MissingExtraError, SpecError, StoreError
-from sidkit.report.coherence import coherence
-from sidkit.rows import ArraySource, LocalRows
-from sidkit.spec import from_plain, to_plain
-from sidkit.stage import Run
-from sidkit.vae import PAPER, R3VAE, RQVAE, Training, fitted_rqvae, r3_vae, rq_vae
-from sidkit.vae.mlp import forward, product
-from sidkit.vae.start import first_codebook, spread_out
+from sidkit.files.checkpoint import Checkpoint
+from sidkit.rows.local import ArraySource, LocalRows
+from sidkit.sids.coherence import coherence
+from sidkit.stages.stage import Run
+from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training, fitted_rqvae, r3_vae, rq_vae
+from sidkit.stages.vae.mlp import forward, product
+from sidkit.stages.vae.start import first_codebook, spread_out
+from sidkit.tokenizer.spec import from_plain, to_plain
 
 torch = pytest.importorskip("torch")
 
-from sidkit.vae.groups import cohesion, discrimination, group_means, renumber  # noqa: E402
-from sidkit.vae.layers import apply  # noqa: E402
-from sidkit.vae.r3vae_network import R3VAENetwork  # noqa: E402
-from sidkit.vae.rqvae_network import RQVAENetwork  # noqa: E402
-from sidkit.vae.sinkhorn import by_logarithms, by_products, sinkhorn  # noqa: E402
-from sidkit.vae.state import TrainingState  # noqa: E402
-from sidkit.vae.train import move_dead, start_codebooks  # noqa: E402
+from sidkit.stages.vae.groups import cohesion, discrimination, group_means, renumber  # noqa: E402
+from sidkit.stages.vae.layers import apply  # noqa: E402
+from sidkit.stages.vae.r3vae_network import R3VAENetwork  # noqa: E402
+from sidkit.stages.vae.rqvae_network import RQVAENetwork  # noqa: E402
+from sidkit.stages.vae.sinkhorn import by_logarithms, by_products, sinkhorn  # noqa: E402
+from sidkit.stages.vae.state import TrainingState  # noqa: E402
+from sidkit.stages.vae.train import move_dead, start_codebooks  # noqa: E402
 
 SMALL = {"epochs": 3, "batch": 64, "warmup_epochs": 0, "evaluate_every": 1, "init_iterations": 10}
 
@@ -735,9 +735,9 @@ def test_weights_of_a_wrong_shape_are_refused(X, make):
 
 def test_another_level_can_follow(X):
     """What an RQ-VAE passes on has the width of the rows: a k-means level refines it."""
-    from sidkit.cluster import KMeans
-    from sidkit.level import SUBTRACT, Level
-    from sidkit.tokenizer import Tokenizer
+    from sidkit.stages.cluster import KMeans
+    from sidkit.stages.level import SUBTRACT, Level
+    from sidkit.tokenizer.tokenizer import Tokenizer
 
     for stage in (small_rq().stages[-1], small_r3().stages[-1]):
         fitted = Tokenizer((stage, Level(KMeans(5, "euclidean"), SUBTRACT))).fit(X)

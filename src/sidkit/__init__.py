@@ -12,58 +12,58 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .embeddings import open_embeddings as open_embeddings
+    from .data.embeddings import open_embeddings as open_embeddings
     from .errors import SidkitError as SidkitError
-    from .given import Given as Given
-    from .recipes import opq_kmeans as opq_kmeans
-    from .recipes import pq_kmeans as pq_kmeans
-    from .recipes import prq_kmeans as prq_kmeans
-    from .recipes import prq_opq as prq_opq
-    from .recipes import r3_vae as r3_vae
-    from .recipes import res_kmeans_fsq as res_kmeans_fsq
-    from .recipes import retain as retain
-    from .recipes import rq_gmm as rq_gmm
-    from .recipes import rq_kmeans as rq_kmeans
-    from .recipes import rq_opq as rq_opq
-    from .recipes import rq_vae as rq_vae
-    from .recipes import without_global as without_global
-    from .recipes import without_projection as without_projection
-    from .recipes import without_soft as without_soft
-    from .report.carryover import carryover as carryover
-    from .report.metrics import quality as quality
-    from .rows_ray import on_ray as on_ray
-    from .sids import SidTable as SidTable
-    from .store import load as load
-    from .tokenizer import FittedTokenizer as FittedTokenizer
-    from .tokenizer import Tokenizer as Tokenizer
+    from .fleet.rows import on_ray as on_ray
+    from .measure.carryover import carryover as carryover
+    from .sids.quality import quality as quality
+    from .sids.table import SidTable as SidTable
+    from .tokenizer.given import Given as Given
+    from .tokenizer.recipes import opq_kmeans as opq_kmeans
+    from .tokenizer.recipes import pq_kmeans as pq_kmeans
+    from .tokenizer.recipes import prq_kmeans as prq_kmeans
+    from .tokenizer.recipes import prq_opq as prq_opq
+    from .tokenizer.recipes import r3_vae as r3_vae
+    from .tokenizer.recipes import res_kmeans_fsq as res_kmeans_fsq
+    from .tokenizer.recipes import retain as retain
+    from .tokenizer.recipes import rq_gmm as rq_gmm
+    from .tokenizer.recipes import rq_kmeans as rq_kmeans
+    from .tokenizer.recipes import rq_opq as rq_opq
+    from .tokenizer.recipes import rq_vae as rq_vae
+    from .tokenizer.recipes import without_global as without_global
+    from .tokenizer.recipes import without_projection as without_projection
+    from .tokenizer.recipes import without_soft as without_soft
+    from .tokenizer.store import load as load
+    from .tokenizer.tokenizer import FittedTokenizer as FittedTokenizer
+    from .tokenizer.tokenizer import Tokenizer as Tokenizer
 
 __version__ = "0.1.0"
 
 _HOMES = {  # every public name is imported when first used, so that `import sidkit` costs next to nothing
-    "FittedTokenizer": "tokenizer",
-    "Given": "given",
-    "SidTable": "sids",
+    "FittedTokenizer": "tokenizer.tokenizer",
+    "Given": "tokenizer.given",
+    "SidTable": "sids.table",
     "SidkitError": "errors",
-    "Tokenizer": "tokenizer",
-    "carryover": "report.carryover",
-    "load": "store",
-    "on_ray": "rows_ray",
-    "open_embeddings": "embeddings",
-    "prq_kmeans": "recipes",
-    "quality": "report.metrics",
-    "retain": "recipes",
-    "r3_vae": "recipes",
-    "rq_vae": "recipes",
-    "res_kmeans_fsq": "recipes",
-    "prq_opq": "recipes",
-    "rq_opq": "recipes",
-    "opq_kmeans": "recipes",
-    "pq_kmeans": "recipes",
-    "rq_gmm": "recipes",
-    "rq_kmeans": "recipes",
-    "without_global": "recipes",
-    "without_projection": "recipes",
-    "without_soft": "recipes",
+    "Tokenizer": "tokenizer.tokenizer",
+    "carryover": "measure.carryover",
+    "load": "tokenizer.store",
+    "on_ray": "fleet.rows",
+    "open_embeddings": "data.embeddings",
+    "prq_kmeans": "tokenizer.recipes",
+    "quality": "sids.quality",
+    "retain": "tokenizer.recipes",
+    "r3_vae": "tokenizer.recipes",
+    "rq_vae": "tokenizer.recipes",
+    "res_kmeans_fsq": "tokenizer.recipes",
+    "prq_opq": "tokenizer.recipes",
+    "rq_opq": "tokenizer.recipes",
+    "opq_kmeans": "tokenizer.recipes",
+    "pq_kmeans": "tokenizer.recipes",
+    "rq_gmm": "tokenizer.recipes",
+    "rq_kmeans": "tokenizer.recipes",
+    "without_global": "tokenizer.recipes",
+    "without_projection": "tokenizer.recipes",
+    "without_soft": "tokenizer.recipes",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from ..report.chart import GUIDE, Figure, Panel, Series
+from ..report.draw.chart import GUIDE, Figure, Panel, Series
 from ..report.html import figure_section, look_for, page, section, table, verdict_box
 from .candidates import Advice, Candidate
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import require_good_rows
+from ..data.inputs import as_source
 from ..errors import InputError, SpecError
-from ..open import as_source
 from ..progress import Progress, Silent
-from ..rows import CHUNK, Source
-from ..sids import prefix_numbers
-from ..tokenizer import Tokenizer
+from ..rows.checks import require_good_rows
+from ..rows.local import CHUNK, Source
+from ..sids.table import prefix_numbers
+from ..tokenizer.tokenizer import Tokenizer
 from .candidates import Advice, Sizes, Target, choose
 from .intervals import Run, judged, pairs_of
 from .occupancy import filling

@@ -75,7 +75,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(_farewell(INTERRUPTED))
     except SidkitError as error:
-        from ..terminal import plain  # messages name items
+        from .terminal import plain  # messages name items
 
         print("error:", "\n".join(map(plain, str(error).split("\n"))), file=sys.stderr)
         sys.exit(1)

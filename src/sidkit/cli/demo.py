@@ -20,8 +20,8 @@ def demo(
     Makes up a shop catalogue, embeds its titles, fits PRQ-KMeans, encodes, and shows what the semantic IDs say.
     Leaves a folder that the other commands can use.
     """
-    from ..demo.show import run_demo
-    from ..terminal import Terminal
+    from ..demo.build import run_demo
+    from .terminal import Terminal
 
     require_seed(seed)
     require_folder(output)

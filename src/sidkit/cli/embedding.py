@@ -65,11 +65,11 @@ def embed(
         return _print_queries(encoder, query)
     if items is None or output is None:
         raise SpecError("name a file of items and, with -o, a file to write; or --query and --encoder")
-    from ..encoder import beside
-    from ..encoder.job import Choice, embed_file
-    from ..files import discard
-    from ..items import read_texts
-    from ..terminal import Terminal
+    from ..data.items import read_texts
+    from ..embed import beside
+    from ..embed.job import Choice, embed_file
+    from ..files.atomic import discard
+    from .terminal import Terminal
 
     _require_parquet(output)
     if not isinstance(output, Path):
@@ -98,7 +98,7 @@ def embed(
 
 
 def _print_queries(folder: Path, queries: list[str]) -> None:
-    from ..encoder import load
+    from ..embed import load
 
     rows = load(folder).embed(queries, query=True)
     for query, row in zip(queries, rows, strict=True):
@@ -141,10 +141,10 @@ def blend(
 
     sidkit blend new.parquet --like blended.parquet -o more.parquet
     """
-    from ..blend import blend_file, co_occurrence, require_weight, vectors_of
-    from ..checks import require_good_rows
-    from ..sequences import read_sequences
-    from ..terminal import Terminal
+    from ..data.sequences import read_sequences
+    from ..embed.co_occurrence import blend_file, co_occurrence, require_weight, vectors_of
+    from ..rows.checks import require_good_rows
+    from .terminal import Terminal
 
     if (sequences is None) == (like is None):
         raise SpecError("give --sequences, or --like with a file that `sidkit blend` wrote")
@@ -184,7 +184,7 @@ def blend(
 
 
 def _require_parquet(output: Path) -> None:
-    from ..embeddings.arrays import READERS
+    from ..data.formats.arrays import READERS
 
     if str(output) == "-" or output.suffix.lower() in READERS:
         raise SpecError(f"the output is a Parquet file; name it so, not {output}")

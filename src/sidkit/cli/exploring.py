@@ -45,11 +45,11 @@ def explore(
     Walk the prefix tree in a browser: find items, see what each token separates, compare two tokenizers. Everything
     stays on this machine; Ctrl-C ends it.
     """
-    from ..embeddings import open_embeddings
+    from ..data.embeddings import open_embeddings
     from ..errors import need
     from ..explore.catalogue import read
     from ..explore.pages import Pages
-    from ..terminal import Terminal, plain
+    from .terminal import Terminal, plain
 
     need("starlette", "explore", "sidkit explore")
     if port is not None and not 0 <= port < 1 << 16:

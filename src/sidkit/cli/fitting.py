@@ -83,10 +83,10 @@ def fit(
     it, as OUTPUT.unfinished; --resume goes on from there. With --ray the workers of a cluster hold the rows; the
     tokens are the same.
     """
-    from ..files import discard
-    from ..place import place_of, said
-    from ..store import check_target, load
-    from ..terminal import Terminal, print_quality
+    from ..files.atomic import discard
+    from ..rows.device import place_of, said
+    from ..tokenizer.store import check_target, load
+    from .terminal import Terminal, print_quality
 
     named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
     tokenizer = tokenizer_of(recipe, {key: value for key, value in named.items() if value is not None}, spec)
@@ -146,12 +146,12 @@ def encode(
     made by the same tokenizer from the same file, are kept. With --spread items give way to each other in their last
     token, so encode the whole catalogue at once.
     """
-    from ..files import discard
-    from ..place import said
-    from ..sids import SidTable
-    from ..store import load
-    from ..template import template_named
-    from ..terminal import Terminal, plain
+    from ..files.atomic import discard
+    from ..rows.device import said
+    from ..sids.table import SidTable
+    from ..sids.template import template_named
+    from ..tokenizer.store import load
+    from .terminal import Terminal, plain
 
     require_ray(ray, workers, cpus)
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
@@ -205,8 +205,8 @@ def show(
 
     A recipe's spec as JSON, to read, change, and hand to `sidkit fit --spec`. Without a name: the recipes.
     """
-    from ..recipes import RECIPES
-    from ..spec import to_plain
+    from ..tokenizer.recipes import RECIPES
+    from ..tokenizer.spec import to_plain
 
     if recipe is None and (sizes or option):
         raise SpecError("--sizes and --set are for a recipe; name one, as sidkit show prq-kmeans --sizes 64-32-16")
@@ -215,7 +215,7 @@ def show(
             print(f"{name:20} {(make.__doc__ or '').splitlines()[0]}")
         return
     if Path(recipe, "config.json").is_file():
-        from ..store import load
+        from ..tokenizer.store import load
 
         if sizes or option:
             raise SpecError(f"{recipe} is fitted already; --sizes and --set are for recipes")

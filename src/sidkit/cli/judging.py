@@ -40,10 +40,10 @@ def judge(
     Judge semantic IDs without training: does the next item share the prefix, do near items have near codes, do prefixes
     follow categories. Each figure stands beside what chance would give.
     """
-    from ..embeddings import open_embeddings
-    from ..report.judge import judge as judged
-    from ..sids import SidTable
-    from ..terminal import Terminal
+    from ..data.embeddings import open_embeddings
+    from ..measure.judge import judge as judged
+    from ..sids.table import SidTable
+    from .terminal import Terminal
 
     if sequences is None and embeddings is None and items is None:
         raise SpecError("there is nothing to judge by; give --sequences, --embeddings, --items, or several of them")

@@ -13,8 +13,8 @@ from ..errors import SpecError
 from .options import BadRows
 
 if TYPE_CHECKING:
+    from ..fleet.rows import Encoded, RayRows
     from ..progress import Progress
-    from ..rows_ray import Encoded, RayRows
 
 HERE = "here"  # --ray without an address
 ADDRESS = re.compile(r"auto|local|here|ray://.+|[^/]+:\d+")
@@ -65,7 +65,7 @@ def rows_on_ray(
     check: bool = True,
 ) -> "RayRows":
     """The rows of a cluster, as the options ask for."""
-    from ..rows_ray import on_ray
+    from ..fleet.rows import on_ray
 
     if embeddings == "-":
         raise SpecError("--ray reads files that every worker can see; JSON lines come to this process alone")
@@ -87,7 +87,7 @@ def tell_left_out(rows: "RayRows", output: Path) -> None:
     """List the bad rows that were left out beside the output."""
     if not rows.left_out:
         return
-    from ..files import replace_file
+    from ..files.atomic import replace_file
 
     listing = output.parent / f"{output.stem}.bad-rows.tsv"
     with replace_file(listing) as temporary:
@@ -102,7 +102,7 @@ def tell_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_js
         told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
         print(json.dumps(told | {"ran": ran}))
         return
-    from ..place import said
+    from ..rows.device import said
 
     kept = f" ({done.kept} were there already)" if done.kept else ""
     print(said(ran))

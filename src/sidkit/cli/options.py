@@ -14,8 +14,8 @@ from ..errors import InputError, SpecError, StoreError
 
 if TYPE_CHECKING:
     from ..progress import Progress
-    from ..rows import Source
-    from ..tokenizer import Tokenizer
+    from ..rows.local import Source
+    from ..tokenizer.tokenizer import Tokenizer
 
 
 class BadRows(StrEnum):
@@ -44,7 +44,7 @@ TemplateOption = Annotated[
 
 def place(text: str) -> Any:
     """A path, or an address such as s3://shop/sids.parquet."""
-    from ..storage import where
+    from ..files.address import where
 
     return where(text)
 
@@ -77,7 +77,7 @@ def with_known_options(name: str, options: dict[str, Any]) -> Tokenizer:
     """A recipe with those of the options that it has; sizes are for all."""
     from inspect import signature
 
-    from ..recipes import RECIPES
+    from ..tokenizer.recipes import RECIPES
 
     known = signature(RECIPES[name]).parameters if name in RECIPES else options
     return _made(name, {key: value for key, value in options.items() if key in known or key == "sizes"})
@@ -85,8 +85,8 @@ def with_known_options(name: str, options: dict[str, Any]) -> Tokenizer:
 
 def _made(name: str, options: dict[str, Any]) -> Tokenizer:
     """A recipe whose options have the right types, which nothing has looked at yet."""
-    from ..recipes import recipe
-    from ..spec import from_plain, to_plain
+    from ..tokenizer.recipes import recipe
+    from ..tokenizer.spec import from_plain, to_plain
 
     given = ", ".join(f"{key}={value!r}" for key, value in options.items())
     try:
@@ -120,8 +120,8 @@ def require_seed(seed: int) -> None:
 def tokenizer_of(recipe: str, options: dict[str, Any], spec: str | None) -> Tokenizer:
     if spec is None:
         return _made(recipe, options)
-    from ..spec import from_plain
-    from ..tokenizer import Tokenizer
+    from ..tokenizer.spec import from_plain
+    from ..tokenizer.tokenizer import Tokenizer
 
     if options:
         raise SpecError(f"--spec already says everything; leave out {', '.join(sorted(options))}")
@@ -136,14 +136,14 @@ def open_source(
     path: str, id_column: str | None, column: str | None, bad_rows: BadRows, output: Path, progress: Progress
 ) -> Source:
     """The embeddings, without their bad rows if so asked; those are listed beside the output."""
-    from ..embeddings import open_embeddings, without
-    from ..streams import read_json_lines
+    from ..data.embeddings import open_embeddings, without
+    from ..data.json_lines import read_json_lines
 
     source = read_json_lines(sys.stdin) if path == "-" else open_embeddings(path, id_column, column)
     if bad_rows is BadRows.error:
         return source
-    from ..checks import find_bad_rows
-    from ..storage import replacing
+    from ..files.address import replacing
+    from ..rows.checks import find_bad_rows
 
     progress.start("check", source.shape[0])
     bad = find_bad_rows(source, progress)
@@ -165,13 +165,13 @@ def ids_of(source: Any) -> Any:
 
 
 def texts_for(path: Path, column: str, ids: Any) -> list[str]:
-    from ..items import texts_of
+    from ..data.items import texts_of
 
     return texts_of(path, column, ids)
 
 
 def write_page(path: Path, html: str) -> None:
-    from ..files import replace_file
+    from ..files.atomic import replace_file
 
     with replace_file(path) as temporary:
         temporary.write_text(html, encoding="utf-8")
@@ -186,7 +186,7 @@ def require_writable(path: Path, *inputs: str | Path | None) -> None:
     if not path.name:
         raise StoreError("name a file or folder to write")
     if path.exists():
-        from ..embeddings.files import files_of
+        from ..data.listing import files_of
 
         for one in (one for one in inputs if one is not None and str(one) != "-"):
             if any(isinstance(file, Path) and file.resolve() == path.resolve() for file in files_of(one)):
@@ -214,8 +214,8 @@ def require_folder(path: Path) -> None:
 
 def fresh_unfinished(output: Path, resume: bool) -> Path:
     """The folder for what a stopped run leaves beside its output; emptied unless the run goes on with it."""
-    from ..checkpoint import unfinished
-    from ..files import discard
+    from ..files.atomic import discard
+    from ..files.checkpoint import unfinished
 
     folder = unfinished(output)
     if not resume:

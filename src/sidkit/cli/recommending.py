@@ -59,14 +59,14 @@ def train(
     need("torch", "retriever", "training a retriever")
     from dataclasses import replace
 
-    from ..report.counting import counted
+    from ..data.sequences import read_sequences
+    from ..measure.counting import counted
     from ..retriever.model import preset as named
     from ..retriever.plan import Plan
     from ..retriever.retriever import find_device
     from ..retriever.retriever import train as run
-    from ..sequences import read_sequences
-    from ..sids import SidTable
-    from ..terminal import Terminal
+    from ..sids.table import SidTable
+    from .terminal import Terminal
 
     if precision not in ("auto", "bfloat16", "float32"):
         raise SpecError(f"--precision must be auto, bfloat16 or float32, not {precision!r}")
@@ -123,10 +123,10 @@ def evaluate(
     from ..errors import InputError, need
 
     need("torch", "retriever", "evaluating a retriever")
-    from ..report.counting import CUTS, counted
+    from ..data.sequences import read_sequences
+    from ..measure.counting import CUTS, counted
     from ..retriever.retriever import Retriever
-    from ..sequences import read_sequences
-    from ..terminal import Terminal
+    from .terminal import Terminal
 
     if split not in ("test", "valid"):
         raise SpecError(f"--split must be test or valid, not {split!r}")

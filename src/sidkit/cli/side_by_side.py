@@ -75,8 +75,8 @@ def compare(
     """
     from ..report.centroids import METHODS
     from ..report.compare import FORMS, compare
-    from ..report.plots import check_formats, write_figures
-    from ..terminal import Terminal, print_comparison
+    from ..report.draw.plots import check_formats, write_figures
+    from .terminal import Terminal, print_comparison
 
     if form not in FORMS:
         raise SpecError(f"--format must be one of {', '.join(FORMS)}, not {form!r}")
@@ -142,8 +142,8 @@ def collisions(
     sidkit encode other/ items.parquet -o other.parquet
     """
     from ..report.cases import collision_case
-    from ..sids import SidTable
-    from ..template import read_sid
+    from ..sids.table import SidTable
+    from ..sids.template import read_sid
 
     a, b = SidTable.from_parquet(first), SidTable.from_parquet(second)
     names = texts_for(items, text, a.ids) if items else None
@@ -194,13 +194,13 @@ def query(
 
     sidkit fit embeddings.parquet -o tok-b/ -r rq-kmeans
     """
-    from ..embeddings import open_embeddings
-    from ..encoder import beside
-    from ..encoder import load as load_encoder
+    from ..data.embeddings import open_embeddings
+    from ..embed import beside
+    from ..embed import load as load_encoder
     from ..report.cases import query_case
-    from ..sids import SidTable
-    from ..store import load
-    from ..terminal import Terminal, plain
+    from ..sids.table import SidTable
+    from ..tokenizer.store import load
+    from .terminal import Terminal, plain
 
     source = open_embeddings(embeddings)
     vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
@@ -271,13 +271,13 @@ def _tell(form: str, as_json: bool, found: Any, head: list[str], rows: list[list
     elif form == "latex":
         print(latex([latex_text(name) for name in head], [[latex_text(cell) for cell in row] for row in rows]))
     else:
-        from ..terminal import print_rows
+        from .terminal import print_rows
 
         print_rows(told, head, rows)
 
 
 def _print_texts(branches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    from ..terminal import plain
+    from .terminal import plain
 
     for name, branch in zip(names, branches, strict=True):
         for shown in branch.get("texts", ())[:5]:

@@ -67,7 +67,7 @@ def advise(
     """
     from ..advice.candidates import Target
     from ..advice.sweep import advise as advised
-    from ..terminal import Terminal
+    from .terminal import Terminal
 
     named = read_options(option)
     if "sizes" in named:
@@ -114,8 +114,8 @@ def _command(embeddings: str, found: "Advice", extra: dict[str, str | None], opt
 
 def _write(output: Path, found: "Advice", name: str, command: str) -> None:
     from ..advice.page import advice_page, tradeoff
-    from ..files import replace_file
-    from ..report.svg import figure_svg
+    from ..files.atomic import replace_file
+    from ..report.draw.svg import figure_svg
 
     texts = {
         ".html": lambda: advice_page(found, name, command),

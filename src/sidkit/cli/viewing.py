@@ -13,7 +13,7 @@ from .judging import print_judgement
 from .options import Json, require_file, require_folder, texts_for, write_page
 
 if TYPE_CHECKING:
-    from ..sids import SidTable
+    from ..sids.table import SidTable
 
 
 @app.command()
@@ -40,10 +40,10 @@ def report(
     How good are these semantic IDs: a verdict in words, and the figures behind it. Without -o it is printed here.
     """
     from ..report.centroids import METHODS
-    from ..report.plots import check_formats, write_figures
-    from ..sids import SidTable
-    from ..store import load
-    from ..terminal import Terminal, print_report
+    from ..report.draw.plots import check_formats, write_figures
+    from ..sids.table import SidTable
+    from ..tokenizer.store import load
+    from .terminal import Terminal, print_report
 
     forms = formats.split(",")
     if figures is not None:
@@ -84,7 +84,7 @@ def report(
 
 def _vectors(embeddings: str | None, items: Path | None) -> Any:
     """The vectors asked for, or those that the file of items brings along."""
-    from ..embeddings import open_embeddings
+    from ..data.embeddings import open_embeddings
 
     if embeddings is not None:
         return open_embeddings(embeddings)
@@ -92,7 +92,7 @@ def _vectors(embeddings: str | None, items: Path | None) -> Any:
         return None
     from pyarrow.parquet import read_schema
 
-    from ..embeddings.columns import EMBEDDING_NAMES
+    from ..data.columns import EMBEDDING_NAMES
 
     return open_embeddings(items) if set(read_schema(items).names) & set(EMBEDDING_NAMES) else None
 
@@ -112,8 +112,8 @@ def lookup(
     understood as the file writes them (`encode --template`), by letters, as numbers (12-3-77, 12,3,77), and as
     OpenOneRec writes them.
     """
-    from ..sids import SidTable
-    from ..terminal import print_items
+    from ..sids.table import SidTable
+    from .terminal import print_items
 
     if limit < 0:
         raise SpecError(f"--limit must be at least 0, not {limit}")
@@ -139,7 +139,7 @@ def _prefix(table: "SidTable", what: str, sids: Path) -> tuple[int, ...]:
     """The codes of a SID or prefix that items have; whoever asks for another is shown one."""
     from pyarrow.types import is_integer
 
-    from ..template import TEMPLATES, read_sid
+    from ..sids.template import TEMPLATES, read_sid
 
     if not len(table):
         raise InputError(f"no item {what!r} in {sids}: it holds no items")

@@ -28,6 +28,6 @@ def engine_of(x: Any) -> Any:
         from . import cpu
 
         return cpu
-    from . import cuda
+    from .cuda import engine as cuda
 
     return cuda

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..checks import require_good_rows
+from ..data.items import match, text_column
 from ..errors import InputError
 from ..geometry import unit
-from ..items import match, text_column
 from ..progress import Progress, Silent
-from ..rows import Source
-from ..sids import SidTable
-from ..template import TEMPLATES, Template
+from ..rows.checks import require_good_rows
+from ..rows.local import Source
+from ..sids.table import SidTable
+from ..sids.template import TEMPLATES, Template
 from .search import Words
 from .tree import Tree
 

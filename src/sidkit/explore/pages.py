@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..template import read_sid
+from ..sids.template import read_sid
 from .catalogue import Catalogue, Side
 from .parts import Integers, Missing, Parts, page_of, paged
 from .prefixes import beside, members, node

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..text import STOP, WordCounts
+from ..embed.text import STOP, WordCounts
 
 __all__ = ["Words", "cut"]
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from ..checks import find_bad_rows
-from ..embeddings import Embeddings, open_embeddings, without
-from ..embeddings.files import is_parquet
-from ..embeddings.parquet_file import empty_ids
+from ..data.embeddings import Embeddings, open_embeddings, without
+from ..data.formats.parquet_file import empty_ids
+from ..data.listing import is_parquet
 from ..errors import InputError
+from ..files.address import Where, for_arrow, replacing
 from ..progress import Progress
-from ..sids import SidTable
-from ..storage import Where, for_arrow, replacing
-from ..windows import identity_of
+from ..rows.checks import find_bad_rows
+from ..sids.table import SidTable
+from ..tokenizer.windows import identity_of
 
 if TYPE_CHECKING:
-    from ..tokenizer import FittedTokenizer
+    from ..tokenizer.tokenizer import FittedTokenizer
 
 __all__ = ["Order", "encode_file", "orders", "sent"]
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import find_bad_rows
-from ..embeddings import open_embeddings, without
+from ..data.embeddings import open_embeddings, without
 from ..engine import native
 from ..progress import Silent
-from ..report.metrics import Spread, spread_of
-from ..rows import ArraySource, LocalRows, Rows, Source, Sums, smallest_code_dtype
-from ..windows import Window
+from ..rows.checks import find_bad_rows
+from ..rows.local import ArraySource, LocalRows, Rows, Source, Sums, smallest_code_dtype
+from ..sids.quality import Spread, spread_of
+from ..tokenizer.windows import Window
 from .encode import Order, encode_file
 
 if TYPE_CHECKING:
-    from ..tokenizer import FittedTokenizer
+    from ..tokenizer.tokenizer import FittedTokenizer
 
 __all__ = ["Contents", "History", "Job", "Worker"]
 
@@ -180,7 +180,7 @@ class Worker:
         """Rows as they lie in their files, held in memory if there is room for them."""
         source: Source = self._window(place)
         if self.contents.device.startswith("cuda"):
-            from ..rows_cuda import on_device
+            from ..rows.cuda import on_device
 
             return on_device(source, self.contents.device, progress=self.counted)
         size = source.shape[0] * source.shape[1] * source.dtype.itemsize

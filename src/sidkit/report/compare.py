@@ -11,15 +11,15 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from ..card import fingerprint
+from ..data.inputs import as_rows
 from ..errors import StoreError
-from ..open import as_rows
-from ..place import work_of_fit
 from ..progress import Progress, Silent
-from ..spec import to_plain
-from ..store import load
-from ..tokenizer import Tokenizer
-from .metrics import quality
+from ..rows.device import work_of_fit
+from ..sids.quality import quality
+from ..tokenizer.card import fingerprint
+from ..tokenizer.spec import to_plain
+from ..tokenizer.store import load
+from ..tokenizer.tokenizer import Tokenizer
 from .tables import latex, latex_text, markdown
 
 __all__ = ["FORMS", "Comparison", "compare"]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..progress import Progress, Silent
-from ..sids import SidTable
-from ..store import load
+from ..sids.table import SidTable
+from ..tokenizer.store import load
 from .centroids import joint_map
-from .chart import Figure, Panel, Series
 from .compare import Comparison
 from .contrast import contrast
+from .draw.chart import Figure, Panel, Series
 from .evidence import assess
 from .figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from .html import chips, figure_section, look_for, page, section, short, table

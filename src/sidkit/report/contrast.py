@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.items import match
 from ..errors import InputError
-from ..items import match
-from ..sids import SidTable, prefix_numbers
+from ..sids.table import SidTable, prefix_numbers
 from .groups import WordsAmong, sid_string
 
 __all__ = ["Division", "aligned", "branches_of", "contrast"]

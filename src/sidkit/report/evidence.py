@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from ..embeddings import Embeddings
+from ..data.embeddings import Embeddings
+from ..data.items import match
 from ..errors import InputError
-from ..items import match
-from ..level import FittedLevel
+from ..measure.carryover import carryover
+from ..measure.judge import judge
 from ..progress import Progress, Silent
-from ..sids import SidTable
-from ..tokenizer import FittedTokenizer
-from .carryover import carryover
+from ..sids.quality import quality
+from ..sids.table import SidTable
+from ..stages.level import FittedLevel
+from ..tokenizer.tokenizer import FittedTokenizer
 from .centroids import joint_map
-from .chart import Figure
+from .draw.chart import Figure
 from .figures import Places, report_figures
 from .groups import collision_groups, prefix_tree
-from .judge import judge
-from .metrics import quality
 from .verdict import verdict
 
 __all__ = ["Evidence", "assess", "gather"]

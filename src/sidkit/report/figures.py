@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sids import prefix_numbers
-from .chart import GUIDE, Figure, Panel, Series
+from ..sids.table import prefix_numbers
+from .draw.chart import GUIDE, Figure, Panel, Series
 from .words import COUNTING, LOOK_FOR, TITLES
 
 __all__ = ["bucket_panel", "lorenz_panel", "map_panels", "prefix_sizes", "report_figures", "usage_panel"]

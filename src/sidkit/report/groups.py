@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sids import TEMPLATES, SidTable, prefix_numbers
-from ..text import WordCounts
+from ..embed.text import WordCounts
+from ..sids.table import TEMPLATES, SidTable, prefix_numbers
 
 __all__ = ["WordsAmong", "collision_groups", "largest_branches", "prefix_tree", "sid_string", "typical_prefixes"]
 

@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any
 
 from .. import __version__
-from .chart import Figure
-from .svg import COLOURS, panel_svg, tone_rules
+from .draw.chart import Figure
+from .draw.svg import COLOURS, panel_svg, tone_rules
 
 __all__ = ["chips", "figure_section", "look_for", "page", "section", "short", "table", "verdict_box"]
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.sequences import Sequences
 from ..errors import InputError
-from ..sequences import Sequences
 
 __all__ = ["Examples", "Split", "Vocabulary", "examples", "require_known"]
 

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..files import replace_file
-from .loop import Outcome
+from ..files.atomic import replace_file
+from .training import Outcome
 
 __all__ = ["LOG", "Log"]
 

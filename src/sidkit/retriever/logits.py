@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ..errors import InputError, need
-from ..trie import Trie
+from ..sids.trie import Trie
+from .beams import DeviceTrie
 from .data import Vocabulary
-from .decode import DeviceTrie
 
 need("transformers", "retriever", "constrained generation")
 from transformers import LogitsProcessor  # noqa: E402

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..report.counting import CUTS
-from ..trie import Trie
+from ..measure.counting import CUTS
+from ..sids.trie import Trie
 
 __all__ = ["Judge", "Tally", "representatives"]
 

@@ -26,23 +26,23 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from .. import __version__
-from ..checkpoint import Checkpoint, unfinished
+from ..data.sequences import Sequences
 from ..errors import InputError, SpecError, StoreError
-from ..files import replace_folder
+from ..files.atomic import replace_folder
+from ..files.checkpoint import Checkpoint, unfinished
 from ..progress import Progress
-from ..sequences import Sequences
-from ..sids import SidTable
-from ..trie import Trie
+from ..sids.table import SidTable
+from ..sids.trie import Trie
+from .beams import DeviceTrie, beam_search
 from .data import Split, Vocabulary, require_known
-from .decode import DeviceTrie, beam_search
-from .evaluate import Evaluator, users_at_once
+from .evaluation import Evaluator, users_at_once
 from .log import LOG, Log
-from .loop import CHOSEN_BY, Job, Outcome, identity, train_stack
 from .metrics import Tally
 from .model import Shape, Weights, build_t5, from_state, to_state
 from .network import in_dtype
 from .plan import Plan
 from .stack import dtype_of
+from .training import CHOSEN_BY, Job, Outcome, identity, train_stack
 
 __all__ = ["Recommendation", "Retriever", "find_device", "train"]
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from ..sequences import Sequences
+from ..data.sequences import Sequences
 from .data import Examples, Vocabulary, examples
 from .layout import Layout
 from .model import Weights, one_run
@@ -111,8 +111,8 @@ class Stack:
         self._drop: Any = None
         self._parts, self._adam, self._examples = Parts(), adam, gather_examples
         if fused_fits(plan.shape, self.dtype, device, max(self.slot.shape[1], self.mine.shape[1])):
-            from . import fused_step
-            from .fused_layers import Dropout, Layers
+            from .triton import step as fused_step
+            from .triton.layers import Dropout, Layers
 
             self._drop = Dropout(plan.shape.dropout, self.seeds)
             self._parts = Layers(self._drop, device).parts

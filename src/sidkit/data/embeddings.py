@@ -1,0 +1,39 @@
+"""Embeddings in files, as a Source with item ids.
+
+    parquet.py       one Parquet file or many, streamed batch by batch
+    arrays.py        one matrix in a .npy, .npz, .safetensors or .pt file, memory-mapped where the format allows
+    npy.py, safetensors.py, pt.py     what such a file says it holds, checked before any of it is read
+
+Nothing but names, types and ids is read at open; vectors are read as they are asked for, and checked then.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import InputError
+from .formats.arrays import READERS, open_arrays
+from .formats.parquet import open_parquet
+from .listing import ACCEPTED, files_of, is_parquet
+from .source import Embeddings
+from .subset import Without, without
+
+__all__ = ["Embeddings", "Without", "open_embeddings", "without"]
+
+
+def open_embeddings(
+    path: str | os.PathLike[str], id_column: str | None = None, column: str | None = None, ids: bool = True
+) -> Embeddings:
+    """The embeddings at a path: a file, a folder of Parquet files, or a glob pattern of them; or s3://, hdfs://, ...
+
+    id_column and column name the ids and the vectors where their names are not the usual ones. Rows keep the
+    order of the file; files come in the order of their names. What is wrong with names, types or ids is said here;
+    what is wrong with a vector is said when it is read. ids=False leaves the ids of Parquet files unread, and None.
+    """
+    paths = files_of(path)
+    if len(paths) == 1 and paths[0].suffix.lower() in READERS:
+        return open_arrays(paths[0], id_column, column)
+    for one in paths:
+        if not is_parquet(one):
+            raise InputError(f"cannot read {one} as embeddings; accepted are {ACCEPTED}")
+    return open_parquet(paths, id_column, column, ids)

@@ -1,0 +1,1 @@
+"""Files of embeddings, format by format."""

@@ -1,0 +1,150 @@
+"""Parquet files, one after the other as if they were one table.
+
+A file is opened when its rows are asked for and decoded batch by batch, so memory holds a few chunks whatever
+the sizes of files and row groups.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...errors import InputError
+from ...files.address import Where
+from ...rows.chunks import read_ahead, rechunked
+from ...rows.local import CHUNK
+from ..ids import require_unique, within_reach
+from ..listing import readable
+from ..source import name_of, require_rows
+from .parquet_file import Part, examine
+from .vectors import Vectors
+
+__all__ = ["ParquetEmbeddings", "open_parquet"]
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetEmbeddings:
+    """The vectors of a column, streamed; the ids of another, held."""
+
+    paths: tuple[Where, ...]
+    parts: tuple[Part, ...]  # the files that have rows
+    ids: Any  # None where they were not asked for
+    vectors: Vectors
+    slow = True  # to read: worth a copy if it is read often
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._starts[-1], self.vectors.d
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.vectors.dtype
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        return read_ahead(self._chunks(size, start))
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        numbers = require_rows(numbers, self.shape[0])
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        out = np.empty((len(numbers), self.shape[1]), self.dtype)
+        for part, (start, end) in zip(self.parts, pairwise(self._starts), strict=True):
+            mine = slice(*np.searchsorted(ordered, [start, end]))
+            if mine.start < mine.stop:
+                out[order[mine]] = self._take(part, ordered[mine] - start)
+        return out
+
+    def name(self, row: int) -> str:
+        at = place(self.parts, row)
+        return at if self.ids is None else name_of(self.ids[row].as_py(), at)
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        return tuple(accumulate((part.rows for part in self.parts), initial=0))
+
+    def _chunks(self, size: int, start: int) -> Generator[NDArray[Any], None, None]:
+        parts = [(part, max(start - first, 0)) for part, first in zip(self.parts, self._starts, strict=False)]
+        yield from rechunked((x for part, skip in parts if skip < part.rows for x in self._of(part, size, skip)), size)
+
+    def _of(self, part: Part, size: int, skip: int) -> Iterator[NDArray[Any]]:
+        """The vectors of one file but for the first few: row groups that hold only such are not decoded."""
+        starts = list(accumulate(part.groups, initial=0))
+        group = bisect_right(starts, skip) - 1
+        row = starts[group]
+        with part.open() as file:
+            for batch in _batches(file, part, size, self.vectors.column, list(range(group, len(part.groups)))):
+                if row + len(batch) > skip:
+                    yield self.vectors.of(batch, part.path, row)[max(skip - row, 0) :]
+                row += len(batch)
+        if row != part.rows:
+            raise InputError(f"cannot read {part.path}: it announces {part.rows} rows and holds {row}")
+
+    def _take(self, part: Part, ordered: NDArray[np.int64]) -> NDArray[Any]:
+        """Rows of one file, their numbers in it ascending: only the row groups that hold them are decoded."""
+        out = np.empty((len(ordered), self.shape[1]), self.dtype)
+        starts = list(accumulate(part.groups, initial=0))
+        with part.open() as file:
+            for group, (row, end) in enumerate(pairwise(starts)):
+                done, stop = np.searchsorted(ordered, [row, end])
+                if done == stop:
+                    continue
+                for batch in _batches(file, part, CHUNK, self.vectors.column, [group]):
+                    upto = min(stop, np.searchsorted(ordered, row + len(batch)))
+                    out[done:upto] = self.vectors.of(batch, part.path, row)[ordered[done:upto] - row]
+                    row, done = row + len(batch), upto
+                    if done == stop:
+                        break
+                if done != stop:
+                    raise InputError(f"cannot read {part.path}: it announces {end} rows and holds {row}")
+        return out
+
+
+def open_parquet(
+    paths: tuple[Where, ...], id_column: str | None, column: str | None, ids: bool = True
+) -> ParquetEmbeddings:
+    """Look at every file's schema, read the ids and the first vector; leave the rest for later."""
+    parts: list[Part] = []
+    for path in paths:
+        part = examine(path, id_column, column, parts[0] if parts else None)
+        if part is not None:
+            parts.append(part)
+    if not parts:
+        raise InputError(f"there are no rows in {paths[0]}" + (f" and {len(paths) - 1} other files" * (len(paths) > 1)))
+    return ParquetEmbeddings(paths, tuple(parts), _ids(parts) if ids else None, _first_vector(parts[0]))
+
+
+def _ids(parts: Sequence[Part]) -> Any:
+    found = within_reach(pa.chunked_array([chunk for part in parts for chunk in part.ids()])).unify_dictionaries()
+    require_unique(found, parts[0].id_column, lambda row: place(parts, row))
+    return found
+
+
+def place(parts: Sequence[Part], row: int) -> str:
+    """row 12 of items.parquet"""
+    for part in parts:
+        if row < part.rows:
+            return f"row {row} of {part.path.name}"
+        row -= part.rows
+    raise IndexError(row)
+
+
+def _first_vector(part: Part) -> Vectors:
+    with part.open() as file:
+        for batch in _batches(file, part, 1, part.column):
+            return Vectors.like(batch, part.path, part.column)
+    raise InputError(f"cannot read {part.path}: it announces {part.rows} rows and holds none")
+
+
+def _batches(file: Any, part: Part, size: int, column: str, groups: list[int] | None = None) -> Iterator[Any]:
+    """A column, `size` rows at a time. One thread: there is one column to decode."""
+    with readable(part.path):
+        for batch in file.iter_batches(size, row_groups=groups, columns=[column], use_threads=False):
+            yield batch.column(column)

@@ -1,0 +1,135 @@
+"""One Parquet file: which of its columns count, how many rows it has, its ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import InputError
+from ...files.address import Where
+from ..columns import EMBEDDING_NAMES, ID_NAMES, choose_name, no_such
+from ..ids import is_id_type
+from ..listing import readable
+from .vectors import is_vector_type, value_type
+
+__all__ = ["Part", "empty_ids", "examine"]
+
+READ = 1 << 20  # bytes fetched at once, so that a row group is never in memory as a whole
+ROWS_PER_BYTE = 64  # more than that is a lie in the footer: ids alone take more room
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A file that has rows."""
+
+    path: Where
+    id_column: str
+    column: str
+    id_type: Any
+    value_type: Any  # of one number of a vector
+    groups: tuple[int, ...]  # rows of each row group
+
+    @property
+    def rows(self) -> int:
+        return sum(self.groups)
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        with ExitStack() as stack:
+            with readable(self.path):
+                file = stack.enter_context(_opened(self.path))
+            yield file
+
+    def ids(self) -> list[Any]:
+        """The id of every row, as pyarrow arrays of the type in the file (string views as large strings)."""
+        with readable(self.path), self.open() as file:
+            ids = file.read(columns=[self.id_column], use_threads=False).column(self.id_column)
+            if str(ids.type) == "string_view":  # few of Arrow's functions take these
+                ids = ids.cast(pa.large_string())
+            ids.validate(full=True)  # an id that is not UTF-8 would fail much later
+        if len(ids) != self.rows:
+            raise InputError(f"cannot read {self.path}: it announces {self.rows} rows and holds {len(ids)} ids")
+        return list(ids.chunks)
+
+
+def examine(path: Where, id_column: str | None, column: str | None, first: Part | None) -> Part | None:
+    """What a file holds, by its footer alone; None if it has no rows. Its types must be those of the first file."""
+    with readable(path):
+        with _opened(path) as file:
+            meta, schema = file.metadata, file.schema_arrow
+        groups = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
+        if min(groups, default=0) < 0 or sum(groups) != meta.num_rows:
+            raise ValueError(f"it announces {meta.num_rows} rows and row groups of {sum(groups)}")
+        if meta.num_rows > ROWS_PER_BYTE * path.stat().st_size:
+            raise ValueError(f"it announces {meta.num_rows} rows in {path.stat().st_size} bytes")
+        types = {field.name: field.type for field in schema}
+    if not meta.num_rows:
+        return None
+    if first:
+        id_column, column = first.id_column, first.column
+    id_column, column = _id_column(types, id_column, path.name), _vector_column(types, column, path.name)
+    for name in (id_column, column):
+        if schema.names.count(name) > 1:
+            raise InputError(f"{path.name} has {schema.names.count(name)} columns named {name!r}; keep one")
+    part = Part(path, id_column, column, types[id_column], value_type(types[column]), groups)
+    if first:
+        _require_same(id_column, part.id_type, path, first.id_type, first.path)
+        _require_same(column, part.value_type, path, first.value_type, first.path)
+    return part
+
+
+def empty_ids(path: Where, id_column: str | None) -> Any:
+    """No ids, of the type they have in a file without rows; None for a file with rows."""
+    with readable(path), _opened(path) as file:
+        if file.metadata.num_rows:
+            return None
+        types = {field.name: field.type for field in file.schema_arrow}
+    name = choose_name(id_column, ID_NAMES, {name: is_id_type(kind) for name, kind in types.items()})
+    kind = types.get(name or "", pa.null())
+    return pa.array([], kind if is_id_type(kind) else pa.string())
+
+
+@contextmanager
+def _opened(path: Where) -> Iterator[Any]:
+    if isinstance(path, Path):
+        with pq.ParquetFile(path, buffer_size=READ, pre_buffer=False) as file:
+            yield file
+        return
+    with path.open() as distant, pq.ParquetFile(distant, pre_buffer=True) as file:  # few large requests
+        yield file
+
+
+def _id_column(types: dict[str, Any], wanted: str | None, place: str) -> str:
+    fits = {name: is_id_type(kind) for name, kind in types.items()}
+    name = choose_name(wanted, ID_NAMES, fits)
+    if name is None:
+        raise no_such("column", wanted or ID_NAMES[0], place, fits, "--id-column")
+    if not fits[name]:
+        raise InputError(f"{name!r} in {place} is {types[name]}; ids must be strings or integers")
+    return name
+
+
+def _vector_column(types: dict[str, Any], wanted: str | None, place: str) -> str:
+    fits = {name: is_vector_type(kind) for name, kind in types.items()}
+    name = choose_name(wanted, EMBEDDING_NAMES, fits)
+    if wanted is None and (name is None or not fits[name]):
+        floats = [n for n in types if fits[n] and pa.types.is_floating(value_type(types[n]))]
+        name = floats[0] if len(floats) == 1 else name
+    if name is None:
+        raise no_such("column", wanted or EMBEDDING_NAMES[0], place, fits, "--column")
+    if not fits[name]:
+        raise InputError(f"{name!r} in {place} is {types[name]}; embeddings must be lists of numbers")
+    return name
+
+
+def _require_same(column: str, mine: Any, path: Where, other: Any, first: Where) -> None:
+    if mine != other:
+        raise InputError(
+            f"{column!r} is of {mine} in {path.name}, but of {other} in {first.name}; write all files with one schema"
+        )

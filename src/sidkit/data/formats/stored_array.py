@@ -1,0 +1,82 @@
+"""An array as its file describes it, before any of it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...files.address import Remote, Where
+
+__all__ = ["BFLOAT16", "Order", "Stored", "mapped"]
+
+Order: TypeAlias = Literal["C", "F"]
+BFLOAT16 = np.dtype("V2")  # what numpy writes for it, having no such type
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Shape, type, and how to get at it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any] | None  # None: not to be read, whatever the format says
+    label: str  # the type as a user knows it
+    load: Callable[[], Any]
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it can be turned into float32 or float64 without losing its meaning."""
+        if self.dtype is None or self.dtype.itemsize > 8:
+            return False
+        return self.dtype.kind in "fiu" or self.dtype == BFLOAT16
+
+
+def mapped(
+    path: Where, shape: tuple[int, ...], dtype: np.dtype[Any], label: str, offset: int, end: int, order: Order = "C"
+) -> Stored:
+    """An array that lies as it is in bytes offset to end of a file, to be memory-mapped there."""
+    size = prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or not 0 <= offset <= offset + size <= end:
+        raise ValueError(f"an array of shape {shape} and type {label} does not fit in its {end - offset} bytes")
+
+    def load() -> Any:
+        if isinstance(path, Remote):
+            if order == "F" and len(shape) > 1:
+                raise ValueError("it lies column by column; save it with np.save(file, np.ascontiguousarray(array))")
+            return Distant(path, shape, dtype, offset)
+        return np.asarray(np.memmap(path, dtype, "r", offset, shape, order))
+
+    return Stored(shape, dtype, label, load)
+
+
+@dataclass(frozen=True)
+class Distant:
+    """Rows of a file on another file system, fetched as they are asked for; NumPy's manner of indexing them."""
+
+    path: Remote
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> NDArray[Any]:
+        with self.path.open() as file:
+            if isinstance(rows, slice):
+                start, stop, _ = rows.indices(len(self))
+                return self._fetched(file, start, max(stop - start, 0))
+            parts = [self._fetched(file, int(row), 1) for row in rows]
+        return np.concatenate(parts) if parts else np.empty((0, *self.shape[1:]), self.dtype)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        return self[:].astype(dtype or self.dtype)
+
+    def _fetched(self, file: Any, row: int, count: int) -> NDArray[Any]:
+        size = prod(self.shape[1:]) * self.dtype.itemsize
+        data = file.read_at(count * size, self.offset + row * size)
+        return np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])

@@ -1,0 +1,122 @@
+"""Which files a path means, and one error for all the ways in which a file can be unreadable."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from glob import glob, has_magic
+from pathlib import Path, PurePosixPath
+from pickle import UnpicklingError
+from tokenize import TokenError
+
+import pyarrow as pa
+
+from ..errors import InputError
+from ..files.address import Where, is_address, where
+
+__all__ = ["ACCEPTED", "files_of", "is_parquet", "readable"]
+
+ACCEPTED = "Parquet (a file, a folder or a glob pattern), .npy, .npz, .safetensors and .pt"
+
+# What numpy, pyarrow, zipfile, json and torch were seen to raise on broken files.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    SyntaxError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    TokenError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+    UnpicklingError,
+    pa.ArrowException,
+)
+
+
+@contextmanager
+def readable(path: Where) -> Iterator[None]:
+    """Turn whatever a broken file raises into an InputError that names the file."""
+    try:
+        yield
+    except UNREADABLE as error:
+        said = str(error).strip().split("\n")[0][:200] or type(error).__name__
+        raise InputError(f"cannot read {path}: {said}") from error
+
+
+def files_of(path: str | os.PathLike[str]) -> tuple[Where, ...]:
+    """The files at a path: the file itself, the Parquet files of a folder, or what a pattern matches."""
+    text = os.fspath(path)
+    if is_address(text):
+        return _at_address(text)
+    with readable(Path(text)):
+        if text and Path(text).is_file():
+            return (Path(text),)
+        if text and Path(text).is_dir():
+            return _in_folder(Path(text))
+        if text and Path(text).exists():
+            raise InputError(f"{text} is neither a file nor a folder")
+        if has_magic(text):
+            return _matching(text)
+    raise InputError(f"no such file or folder: {text!r}" if not text else f"no such file or folder: {text}")
+
+
+def is_parquet(path: Where) -> bool:
+    """Whether a file is called Parquet, or starts as Parquet does."""
+    if path.suffix.lower() in (".parquet", ".pq", ".parq"):
+        return True
+    with readable(path), path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _at_address(text: str) -> tuple[Where, ...]:
+    """The same on another file system. A `?` starts its options there, and is no pattern."""
+    place = where(text)
+    with readable(place):
+        if isinstance(place, Path):
+            return files_of(place)
+        parts = place.path.parts
+        magic = next((i for i, part in enumerate(parts) if has_magic(part)), None)
+        if magic is not None:
+            folder, pattern = replace(place, path=PurePosixPath(*parts[:magic])), "/".join(parts[magic:])
+            return _visible_files(folder.glob(pattern), text)
+        if place.is_file():
+            return (place,)
+        if place.is_dir():
+            return _in_folder(place)
+    raise InputError(f"no such file or folder: {place}")
+
+
+def _in_folder(folder: Where) -> tuple[Where, ...]:
+    visible = sorted(entry for entry in folder.iterdir() if _visible(entry))
+    paths = tuple(entry for entry in visible if entry.is_file() and is_parquet(entry))
+    if paths:
+        return paths
+    held = ", ".join(entry.name + "/" * entry.is_dir() for entry in visible[:5]) or "nothing"
+    more = ", ..." if len(visible) > 5 else ""
+    hint = f"; give a pattern such as '{folder}/**/*.parquet'" if any(e.is_dir() for e in visible) else ""
+    raise InputError(f"no Parquet files in folder {folder} (it holds {held}{more}){hint}")
+
+
+def _matching(pattern: str) -> tuple[Where, ...]:
+    return _visible_files((Path(match) for match in glob(pattern, recursive=True)), pattern)
+
+
+def _visible_files(found: Iterable[Where], pattern: str) -> tuple[Where, ...]:
+    files = tuple(path for path in sorted(found) if path.is_file() and _visible(path))
+    if not files:
+        raise InputError(f"no file matches {pattern}")
+    return files
+
+
+def _visible(path: Where) -> bool:
+    return not path.name.startswith((".", "_"))

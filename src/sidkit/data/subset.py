@@ -1,0 +1,68 @@
+"""A Source with some rows left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ..files.address import Where
+from ..rows.chunks import rechunked
+from ..rows.local import Source, Wrapped
+from .source import Embeddings, require_rows
+
+__all__ = ["Without", "without"]
+
+
+def without(source: Source, rows: Sequence[int] | NDArray[np.int64]) -> Embeddings:
+    """The source without these rows. The others are numbered anew and keep their ids and names."""
+    return Without(source, np.unique(require_rows(np.asarray(rows, np.int64), source.shape[0])))
+
+
+@dataclass(frozen=True, eq=False)
+class Without(Wrapped):
+    """All rows of a source but the dropped ones."""
+
+    dropped: NDArray[np.int64]  # ascending
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape[0] - len(self.dropped), self.source.shape[1]
+
+    @property
+    def paths(self) -> tuple[Where, ...]:
+        return getattr(self.source, "paths", ())
+
+    @cached_property
+    def ids(self) -> Any:
+        kept = np.ones(self.source.shape[0], bool)
+        kept[self.dropped] = False
+        ids = getattr(self.source, "ids", None)
+        return pa.array(np.flatnonzero(kept)) if ids is None else ids.filter(pa.array(kept))
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        return rechunked(self._kept(size, start), size) if start < self.shape[0] else iter(())
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(self._original(require_rows(numbers, self.shape[0])))
+
+    def name(self, row: int) -> str:
+        return self.source.name(int(self._original(np.asarray([row]))[0]))
+
+    def _original(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Row numbers in the source: higher by as many rows as were dropped before them."""
+        kept_before = self.dropped - np.arange(len(self.dropped))
+        original: NDArray[np.int64] = numbers + np.searchsorted(kept_before, numbers, side="right")
+        return original
+
+    def _kept(self, size: int, start: int) -> Iterator[NDArray[Any]]:
+        start = int(self._original(np.asarray([start]))[0])
+        for x in self.source.chunks(size, start):
+            first, last = np.searchsorted(self.dropped, [start, start + len(x)])
+            yield np.delete(x, self.dropped[first:last] - start, axis=0) if first < last else x
+            start += len(x)

@@ -1,0 +1,33 @@
+"""Embeddings to a Parquet file that `open_embeddings` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ..files.address import Where, replacing
+
+__all__ = ["write_vectors"]
+
+
+def write_vectors(
+    output: Where, ids: Any, parts: Iterable[NDArray[np.float32]], d: int, metadata: dict[bytes, bytes] | None = None
+) -> int:
+    """item_id and embedding, the rows of all parts (n, d) in the order of ids. How many of them are zero."""
+    empty = start = 0
+    schema = pa.schema({"item_id": ids.type, "embedding": pa.list_(pa.float32(), d)}, metadata)
+    with (
+        replacing(output) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="none", use_dictionary=False) as file,
+    ):
+        for rows in parts:
+            empty += int((~rows.any(axis=1)).sum())
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), d)
+            file.write_table(pa.table([ids[start : start + len(rows)], vectors], schema=schema))
+            start += len(rows)
+    return empty

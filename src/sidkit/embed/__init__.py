@@ -1,0 +1,21 @@
+"""Texts to vectors, by an encoder that is kept, so that queries are embedded as the items were.
+
+wordllama.py    the default: averaged token vectors, whose weights come with a small package
+tfidf.py        words and word pairs on singular directions, fitted on the texts themselves; needs nothing
+sentence.py     any sentence-transformers model, by name or folder
+store.py        a folder <-> an encoder
+job.py          `sidkit embed`: a file of texts to a file of vectors, in parts that survive a kill
+
+encoder = sidkit.embed.choose("wordllama")
+encoder.embed(["red shoes", "a mug"])            # (2, d) float32, rows of length one
+encoder.save("embeddings.encoder")
+sidkit.embed.load("embeddings.encoder").embed(["red shoes"], query=True)
+"""
+
+from __future__ import annotations
+
+from .choose import choose
+from .encoder import Encoder
+from .store import beside, load
+
+__all__ = ["Encoder", "beside", "choose", "load"]

@@ -1,0 +1,92 @@
+"""`sidkit embed`: a file of texts to a file of vectors, part by part, so that a killed run loses one part at most.
+
+OUTPUT.unfinished/
+  encoder/      the encoder, once it is fitted
+  part-0/ ...   the vectors of PART texts each, checksummed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ..data.write import write_vectors
+from ..errors import InputError
+from ..files.checkpoint import Checkpoint
+from ..progress import Progress
+from .choose import choose
+from .encoder import Encoder
+from .store import beside, load
+
+__all__ = ["Choice", "embed_file"]
+
+PART = 1 << 14  # texts
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which encoder: a model as `choose` takes it, or the folder of one that was kept."""
+
+    model: str = "wordllama"
+    d: int | None = None
+    device: str | None = None
+    folder: Path | None = None
+
+    def make(self, texts: Any) -> Encoder:
+        if self.folder is not None:
+            return load(self.folder)
+        return choose(self.model, texts.to_pylist() if self.model == "tfidf" else None, self.d, self.device)
+
+
+def embed_file(
+    ids: Any, texts: Any, output: Path, choice: Choice, unfinished: Path, progress: Progress, query: bool = False
+) -> dict[str, Any]:
+    """Embed every text, write item_id and embedding to a Parquet file, and the encoder beside it.
+
+    Parts that `unfinished` holds of the same texts and choice are not embedded again.
+    """
+    parts = Checkpoint(unfinished, _identity(ids, texts, [choice.model, choice.d, str(choice.folder), query]))
+    encoder = _encoder(parts, texts, choice, progress)
+    starts = range(0, len(texts), PART)
+    progress.start("embed", len(texts))
+    for number, start in enumerate(starts):
+        some = texts[start : start + PART]
+        if parts.load(f"part-{number}") is None:
+            parts.save(f"part-{number}", {"rows": encoder.embed(some.to_pylist(), query)}, {})
+        progress.advance(len(some))
+    empty = write_vectors(output, ids, (_rows(parts, number) for number in range(len(starts))), encoder.d)
+    encoder.save(beside(output))
+    return {"items": len(ids), "d": encoder.d, "encoder": encoder.kind, "without_text": empty}
+
+
+def _encoder(parts: Checkpoint, texts: Any, choice: Choice, progress: Progress) -> Encoder:
+    kept = parts.folder / "encoder"
+    if parts.load("begun") is not None:
+        return load(kept)
+    progress.start("encoder", len(texts))
+    encoder = choice.make(texts)
+    progress.advance(len(texts))
+    encoder.save(kept)
+    parts.save("begun", {}, {})
+    return encoder
+
+
+def _rows(parts: Checkpoint, number: int) -> NDArray[np.float32]:
+    state = parts.load(f"part-{number}")
+    if state is None:
+        raise InputError(f"{parts.folder} lost part {number} while it was in use")
+    return np.asarray(state[0]["rows"], np.float32)
+
+
+def _identity(ids: Any, texts: Any, choice: list[Any]) -> str:
+    digest = hashlib.sha256(json.dumps(choice).encode())
+    for batch in pa.table({"item_id": ids, "text": texts}).to_batches():
+        digest.update(batch.serialize())
+    return digest.hexdigest()

@@ -1,0 +1,62 @@
+"""Small things between arrays: moving one to where another lives, and checking one that came from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import StoreError
+from ..geometry import Array
+
+__all__ = ["like", "namespace", "pieces", "require_array", "widened"]
+
+AT_ONCE = 1 << 26  # numbers in one temporary array: 512 MB of float64
+
+
+def like(a: NDArray[Any], x: Array) -> Array:
+    """`a` in the dtype, and on the device, of x."""
+    if isinstance(x, np.ndarray):
+        return a.astype(x.dtype, copy=False)
+    import torch
+
+    return torch.as_tensor(a).to(device=x.device, dtype=x.dtype)
+
+
+def namespace(x: Array) -> Any:
+    """numpy or torch, whichever x belongs to."""
+    if isinstance(x, np.ndarray):
+        return np
+    import torch
+
+    return torch
+
+
+def pieces(x: Array, width: int) -> Iterator[Array]:
+    """The rows of x, as many at a time as leave a temporary array of `width` numbers a row within bounds.
+
+    No rows are one piece too.
+    """
+    step = max(1, AT_ONCE // max(width, 1))
+    for start in range(0, max(len(x), 1), step):
+        yield x[start : start + step]
+
+
+def widened(x: Array) -> Array:
+    """x in float64."""
+    return x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
+
+
+def require_array(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
+    """The stored array of that name, if it is there, of that shape (None: any length) and finite."""
+    if name not in arrays:
+        raise StoreError(f"the weights hold no tensor {name!r} (found: {', '.join(sorted(arrays)) or 'none'})")
+    a = arrays[name]
+    if len(a.shape) != len(shape) or any(want not in (None, got) for got, want in zip(a.shape, shape, strict=True)):
+        wanted = "(" + ", ".join("*" if n is None else str(n) for n in shape) + ")"
+        raise StoreError(f"tensor {name!r} has shape {a.shape}, expected {wanted}")
+    if a.dtype.kind == "f" and not np.isfinite(a).all():
+        raise StoreError(f"tensor {name!r} holds NaN or infinity")
+    return a

@@ -1,0 +1,184 @@
+"""Files by name: paths of this machine, and addresses on file systems that Arrow reaches (s3://, gs://, hdfs://).
+
+    where("items/")                     a pathlib.Path
+    where("s3://shop/items?region=eu-west-1")   a Remote, with as much of a Path's manner as reading and writing need
+
+Options of the file system follow the address as Arrow has them: `?endpoint_override=127.0.0.1:9000&scheme=http` for an
+S3-compatible server. Credentials come from where the cloud's own tools look for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+from ..errors import InputError, StoreError
+from .atomic import replace_file
+
+__all__ = ["Remote", "Where", "for_arrow", "is_address", "replacing", "where"]
+
+WHOLE_AT_ONCE = ("s3", "gcs", "abfs")  # file systems where a file appears when it is complete, and cannot be renamed
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file or folder on another file system."""
+
+    root: str  # s3://
+    path: PurePosixPath  # bucket/folder/file
+    options: str = ""  # ?region=eu-west-1
+
+    def __str__(self) -> str:
+        return f"{re.sub('//.*@', '//', self.root)}{self.path}"
+
+    def __fspath__(self) -> str:
+        """The whole address, options and all: what `where` reads."""
+        return f"{self.root}{self.path}{self.options}"
+
+    def __truediv__(self, name: str) -> Remote:
+        return Remote(self.root, self.path / name, self.options)
+
+    def __lt__(self, other: Remote) -> bool:
+        return self.path < other.path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def stem(self) -> str:
+        return self.path.stem
+
+    @property
+    def suffix(self) -> str:
+        return self.path.suffix
+
+    @property
+    def parent(self) -> Remote:
+        return Remote(self.root, self.path.parent, self.options)
+
+    def relative_to(self, other: Remote) -> PurePosixPath:
+        return self.path.relative_to(other.path)
+
+    @property
+    def system(self) -> Any:
+        """The Arrow file system."""
+        return _system(self.root, self.path.parts[0], self.options)[0]
+
+    @property
+    def inner(self) -> str:
+        """The name on that file system."""
+        return f"{_system(self.root, self.path.parts[0], self.options)[1]}/{'/'.join(self.path.parts[1:])}".rstrip("/")
+
+    def open(self, mode: str = "rb") -> Any:
+        """For reading, anywhere in the file."""
+        return self.system.open_input_file(self.inner)
+
+    def stat(self) -> os.stat_result:
+        """Size and time of the last change."""
+        info = self._info()
+        return os.stat_result((0, 0, 0, 0, 0, 0, info.size or 0, 0, (info.mtime_ns or 0) // 10**9, 0))
+
+    def is_file(self) -> bool:
+        return bool(self._info().is_file)
+
+    def is_dir(self) -> bool:
+        return str(self._info().type.name) == "Directory"
+
+    def exists(self) -> bool:
+        return str(self._info().type.name) != "NotFound"
+
+    def iterdir(self, recursive: bool = False) -> Iterator[Remote]:
+        """The files in this folder, and with recursive in those below it."""
+        from pyarrow.fs import FileSelector
+
+        for info in self.system.get_file_info(FileSelector(self.inner, recursive=recursive)):
+            yield self / info.path[len(self.inner) :].lstrip("/")
+
+    def glob(self, pattern: str) -> Iterator[Remote]:
+        """The files below this folder that match: `*` within a name, `**/` across folders."""
+        parts = [".*" if part == "**" else translate(part)[4:-3].replace(".*", "[^/]*") for part in pattern.split("/")]
+        wanted = re.compile("/".join(parts).replace(".*/", "(?:.*/)?"))
+        for found in self.iterdir(recursive=True):
+            if wanted.fullmatch(str(found.relative_to(self))):
+                yield found
+
+    def _info(self) -> Any:
+        return self.system.get_file_info(self.inner)
+
+
+Where: TypeAlias = Path | Remote
+
+
+def is_address(text: str | os.PathLike[str]) -> bool:
+    """Whether a text names a file system, as s3://bucket/file does."""
+    return re.match(r"[a-z][a-z0-9+.-]+://", os.fspath(text)) is not None
+
+
+def where(text: str | os.PathLike[str] | Remote) -> Where:
+    """What a user's text means: a path of this machine, or a place on another file system."""
+    if isinstance(text, Remote) or not is_address(text):
+        return text if isinstance(text, Remote) else Path(text)
+    plain, mark, options = os.fspath(text).partition("?")
+    root, slashes, path = plain.partition("://")
+    if root == "file":
+        return Path("/" + path.lstrip("/"))
+    if not path.strip("/"):
+        raise InputError(f"{plain} names no file or folder")
+    return Remote(root + slashes, PurePosixPath(path), mark + options)
+
+
+def for_arrow(path: Where) -> Any:
+    """What Arrow's own readers take: the path, or the file opened."""
+    return path if isinstance(path, Path) else path.open()
+
+
+@contextmanager
+def replacing(path: Where) -> Iterator[Path]:
+    """A file of this machine to write to; on success it becomes `path`, whole or not at all, wherever that is."""
+    if isinstance(path, Path):
+        with replace_file(path) as temporary:
+            yield temporary
+        return
+    with TemporaryDirectory() as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        try:
+            _upload(temporary, path)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {str(error).splitlines()[0][:200]}") from error
+
+
+def _upload(source: Path, target: Remote) -> None:
+    from pyarrow.fs import LocalFileSystem, copy_files
+
+    if target.system.type_name in WHOLE_AT_ONCE:
+        copy_files(str(source), target.inner, LocalFileSystem(), target.system, use_threads=False)
+        return
+    aside = target.parent / f".{target.name}.sidkit-{secrets.token_hex(8)}"
+    target.system.create_dir(target.parent.inner, recursive=True)
+    copy_files(str(source), aside.inner, LocalFileSystem(), target.system, use_threads=False)
+    target.system.move(aside.inner, target.inner)
+
+
+@lru_cache
+def _system(root: str, first: str, options: str) -> tuple[Any, str]:
+    """The Arrow file system of an address, and what it calls the address's first part (a bucket, a host or nothing)."""
+    from pyarrow import ArrowException
+    from pyarrow.fs import FileSystem
+
+    try:
+        system, path = FileSystem.from_uri(f"{root}{first}/{options}")
+    except (OSError, ValueError, NotImplementedError, ArrowException) as error:
+        said = str(error).splitlines()[0][:200]
+        raise InputError(f"cannot reach {root}{first.rpartition('@')[2]}: {said}") from error
+    return system, path.rstrip("/")

@@ -1,0 +1,1 @@
+"""What semantic IDs are judged by."""

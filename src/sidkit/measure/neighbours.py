@@ -1,0 +1,138 @@
+"""Do semantic IDs keep neighbours together: items near in embedding against items near in code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.inputs import as_source
+from ..engine import engine_of, native
+from ..errors import InputError, SpecError
+from ..geometry import unit
+from ..progress import Progress, Silent
+from ..rows.checks import Checked
+from ..rows.local import CHUNK, Source
+from ..sids.quality import require_codes
+from ..sids.table import prefix_numbers
+
+__all__ = ["nearest_rows", "neighbour_agreement"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def neighbour_agreement(
+    codes: Any,
+    sizes: Sequence[int],
+    vectors: Any,
+    neighbours: int = 10,
+    queries: int = 2000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """How far the nearest items by embedding (cosine) are the nearest by code.
+
+    codes: (n, levels); vectors: (n, d), an array, a path or a Source, row i being the item of codes[i]. The search is
+    exact, for a draw of items, so every figure comes with the standard error of the draw (0 when all items are asked).
+
+    items, neighbours, queries    n, k and how many items were asked
+    share, share_error   per level, how many of an item's k nearest by embedding share its prefix, / k
+    chance               per level, the same for any other item, all alike
+    lift                 share / chance
+    most                 per level, the largest share that groups of these sizes allow: min(k, others in the group) / k
+    above_chance         per level, (share - chance) / (most - chance): 0 for chance, 1 for the most; None where groups
+                         leave nothing between the two. Unlike lift, it does not grow with the number of groups
+    overlap, overlap_error
+                         how many of an item's k nearest by code are among its k nearest by embedding, / k. Nearest by
+                         code are those with the longest common prefix; among equals, the mean over all ways to choose
+    overlap_chance       k / (n - 1)
+    """
+    array, source = require_codes(codes, sizes), as_source(vectors)
+    n = len(array)
+    if source.shape[0] != n:
+        raise InputError(f"{source.shape[0]} vectors do not fit {n} rows of codes")
+    if not 1 <= neighbours < n or queries < 1:
+        raise SpecError(f"cannot find {neighbours} neighbours of {queries} items among {n} items")
+    asked = np.sort(np.random.default_rng(seed).choice(n, min(queries, n), replace=False))
+    near = nearest_rows(Checked(source), asked, neighbours, progress)
+    groups = prefix_numbers(array, sizes)
+    hits = np.stack([(group[near] == group[asked][:, None]).sum(axis=1) for group in groups])
+    others = [_others(group) for group in groups]
+    room = np.stack([many[asked] for many in others])
+    chance = [float(many.mean() / (n - 1)) for many in others]
+    most = [float(np.minimum(many, neighbours).mean() / neighbours) for many in others]
+    shares = [_mean(hit / neighbours, n) for hit in hits]
+    overlap, overlap_error = _mean(_overlap(hits, room, neighbours, n), n)
+    return {
+        "items": n,
+        "neighbours": neighbours,
+        "queries": len(asked),
+        "share": [share for share, _ in shares],
+        "share_error": [error for _, error in shares],
+        "chance": chance,
+        "lift": [
+            share / by_chance if by_chance else None for (share, _), by_chance in zip(shares, chance, strict=True)
+        ],
+        "most": most,
+        "above_chance": [
+            (share - by_chance) / (top - by_chance) if top - by_chance > 1e-9 else None
+            for (share, _), by_chance, top in zip(shares, chance, most, strict=True)
+        ],
+        "overlap": overlap,
+        "overlap_error": overlap_error,
+        "overlap_chance": neighbours / (n - 1),
+    }
+
+
+def nearest_rows(source: Source, asked: Integers, k: int, progress: Progress | None = None) -> Integers:
+    """The k rows nearest to each asked row by cosine, itself left out: (queries, k), best first.
+
+    Exact: rows are read a chunk at a time, each chunk a codebook that the asked rows are scored against.
+    """
+    report = progress or Silent()
+    x = unit(source.take(asked))
+    score = np.full((len(asked), 1), -np.inf, x.dtype)
+    index = np.full((len(asked), 1), -1, np.int64)
+    report.start("neighbours", source.shape[0])
+    native.prepare(2.0 * len(asked) * source.shape[0] * source.shape[1])
+    start, engine = 0, engine_of(x)
+    for chunk in source.chunks(CHUNK):
+        code, value = engine.top(x, engine.book(chunk, "cosine", x), min(k + 1, len(chunk)))
+        value = np.where(code + start == asked[:, None], -np.inf, value)
+        index, score = np.hstack([index, code + start]), np.hstack([score, value])
+        best = np.argsort(-score, axis=1, kind="stable")[:, :k]
+        index, score = np.take_along_axis(index, best, 1), np.take_along_axis(score, best, 1)
+        start += len(chunk)
+        report.advance(len(chunk))
+    return index
+
+
+def _others(group: Integers) -> Integers:
+    """How many other items have an item's prefix."""
+    _, which, count = np.unique(group, return_inverse=True, return_counts=True)
+    others: Integers = count[which] - 1
+    return others
+
+
+def _overlap(hits: Integers, room: Integers, k: int, n: int) -> Floats:
+    """Per query, hits expected among the k items with the longest common prefix, / k; hits, room: (levels, queries).
+
+    Deeper levels fill the k places first; of a shell that does not fit whole, as many as there are places left.
+    """
+    shell_hits = -np.diff(np.vstack([np.full(hits.shape[1], k), hits, np.zeros_like(hits[:1])]), axis=0)[::-1]
+    shell_room = -np.diff(np.vstack([np.full(hits.shape[1], n - 1), room, np.zeros_like(room[:1])]), axis=0)[::-1]
+    filled = np.vstack([np.zeros_like(room[:1]), np.cumsum(shell_room, axis=0)[:-1]])
+    taken = np.clip(k - filled, 0, shell_room)
+    expected: Floats = (shell_hits * taken / np.maximum(shell_room, 1)).sum(axis=0) / k
+    return expected
+
+
+def _mean(values: Floats, n: int) -> tuple[float, float | None]:
+    """The mean over queries and its standard error, drawn without replacement from n."""
+    q = len(values)
+    if q == 1:
+        return float(values[0]), 0.0 if n == 1 else None
+    return float(values.mean()), float(values.std(ddof=1) * np.sqrt((1 - q / n) / q))

@@ -1,0 +1,1 @@
+"""The retriever's Triton kernels."""

@@ -1,0 +1,200 @@
+"""network.py's model by the kernels of fused.py and fused_step.py, equal within rounding (tests/test_fused.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import network
+from . import step as fused_step
+from .calls import attention, attention_gradient, hidden, hidden_gradient, matmul_add, norm_gradient
+
+__all__ = ["Dropout", "Layers"]
+
+Tensor = Any
+
+
+class Dropout:
+    """What the kernels need to drop elements: a share, a seed for every run, and a number for each place of the model.
+
+    seed: (R,) int32, on the device
+    """
+
+    def __init__(self, share: float, seed: Tensor) -> None:
+        self.share, self.seed, self.place = share, seed, 0
+
+    def begin(self, seeds: Tensor, step: Tensor) -> None:
+        """Before a step: seeds and step, (R,), decide alone what it drops."""
+        mixed = (seeds.long() * 0x9E3779B1 + step.long() * 0xC2B2AE3D) & 0x7FFFFFFF
+        self.seed, self.place = mixed.to(torch.int32), 0
+
+    def next(self) -> tuple[float, Tensor, int]:
+        """For the next block; blocks use two places each."""
+        self.place += 2
+        return self.share, self.seed, self.place
+
+
+class Aside:
+    """A second stream for what nobody waits for: gradients of matrices, beside those that the next block needs."""
+
+    def __init__(self, device: Any) -> None:
+        self.stream = torch.cuda.Stream(device) if torch.device(device).type == "cuda" else None
+        self.held: list[Tensor] = []  # what the other stream reads must not be freed before
+
+    def product(self, rows: Tensor, g: Tensor) -> Tensor:
+        """rows^T g, to be used after `join`."""
+        if self.stream is None:
+            return torch.bmm(rows.transpose(1, 2), g)
+        self.held += [rows, g]
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            return torch.bmm(rows.transpose(1, 2), g)
+
+    def join(self) -> None:
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+        self.held.clear()
+
+
+class Unstacked(torch.autograd.Function):  # type: ignore[misc]
+    """The matrices of the layers, (R, layers, ...) -> one for each; their gradients are waited for here."""
+
+    @staticmethod
+    def forward(ctx: Any, matrices: Tensor, aside: Aside) -> Any:
+        ctx.aside = aside
+        return matrices.unbind(1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        ctx.aside.join()
+        return torch.stack(grads, 1), None
+
+
+class FeedForward(torch.autograd.Function):  # type: ignore[misc]
+    """x + dropout(dropout(relu(norm(x) wi)) wo)"""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, aside: Aside, share: float, seed: Any, place: int
+    ) -> Any:
+        x, ctx.aside, ctx.drop = x.contiguous(), aside, (share, place)
+        h, normed = hidden(x, scale, wi, relu=True, drop=(share, seed, place))
+        ctx.save_for_backward(x, scale, wi, wo, h, normed, seed)
+        return matmul_add(x, h, wo, (share, seed, place + 1))
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        x, scale, wi, wo, h, normed, seed = ctx.saved_tensors
+        (share, place), dy = ctx.drop, dy.contiguous()
+        dh, dropped = hidden_gradient(dy, wo, h, (share, seed, place + 1), relu=True)
+        dwo, dwi = ctx.aside.product(h, dropped), ctx.aside.product(normed, dh)
+        return *norm_gradient(x, scale, dh, wi, dy), dwi, dwo, *[None] * 4
+
+
+class Attend(torch.autograd.Function):  # type: ignore[misc]
+    """x + dropout(attention(norm(x) w) o): w gives queries, keys and values, or queries alone where keys are given."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, w: Tensor, o: Tensor, bias: Tensor | None, keys: Tensor | None,
+        mine: Tensor, owner: Tensor, heads: int, aside: Aside, share: float, seed: Any, place: int,
+    ) -> Any:  # fmt: skip
+        x, ctx.aside, ctx.drop, ctx.heads = x.contiguous(), aside, (share, place), heads
+        bias, keys = (None if part is None else part.contiguous() for part in (bias, keys))
+        parts, normed = hidden(x, scale, w)
+        q, k, v = _by_head(parts, keys, mine, heads)
+        mixed = attention(q, k, v, bias, mine, owner, (share, seed, place))
+        ctx.save_for_backward(x, scale, w, o, bias, keys, mine, owner, parts, normed, mixed, seed)
+        return matmul_add(x, mixed, o, (share, seed, place + 1))
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        x, scale, w, o, bias, keys, mine, owner, parts, normed, mixed, seed = ctx.saved_tensors
+        (share, place), dy = ctx.drop, dy.contiguous()
+        dmixed, dropped = hidden_gradient(dy, o, mixed, (share, seed, place + 1))
+        do = ctx.aside.product(mixed, dropped)
+        dparts, dkeys = torch.empty_like(parts), None if keys is None else torch.empty_like(keys)
+        (q, k, v), (dq, dk, dv) = (_by_head(*both, mine, ctx.heads) for both in ((parts, keys), (dparts, dkeys)))
+        dbias = attention_gradient(q, k, v, bias, mine, owner, dmixed, dq, dk, dv, (share, seed, place))
+        dw = ctx.aside.product(normed, dparts)
+        return *norm_gradient(x, scale, dparts, w, dy), dw, do, dbias, dkeys, *[None] * 7
+
+
+def _by_head(parts: Tensor, keys: Tensor | None, mine: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """Queries, keys and values, (R, rows, tokens, H, h) each: all of parts, or of parts and keys."""
+    parts = parts.view(len(parts), *mine.shape[-2:], -1, heads, parts.shape[2] // heads // (3 if keys is None else 1))
+    return parts.unbind(3) if keys is None else (parts[:, :, :, 0], *keys.unbind(3))
+
+
+class Layers:
+    """All parts of network.py's model; the share to drop is that of `drop`.
+
+    The matrices have to come from `unstack`: their gradients are computed on a stream of their own.
+    """
+
+    def __init__(self, drop: Dropout, device: Any) -> None:
+        self.drop, self.aside = drop, Aside(device)
+        self.places: dict[Any, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def parts(self) -> network.Parts:
+        return network.Parts(**{name: getattr(self, name) for name in network.Parts._fields})
+
+    def embed(self, table: Tensor, tokens: Tensor, dropout: float) -> Tensor:
+        return fused_step.embed(table, tokens, self.drop.next())
+
+    def encoder_bias(self, table: Tensor, width: int) -> Tensor:
+        return self._bias(network.encoder_bias, table, width)
+
+    def decoder_bias(self, table: Tensor, width: int, levels: int) -> Tensor:
+        return self._bias(network.decoder_bias, table, width, levels)
+
+    def _bias(self, plain: Any, table: Tensor, *size: int) -> Tensor:
+        """plain(table, *size), which is linear: what it makes of each bucket alone is found once and kept."""
+        if (plain, size) not in self.places:
+            buckets, device = table.shape[1], table.device
+            nothing = plain(torch.zeros(1, buckets, 1, device=device), *size)[0]
+            self.places[plain, size] = nothing, plain(torch.eye(buckets, device=device)[None], *size)[0] - nothing
+        nothing, each = self.places[plain, size]
+        return (table.transpose(1, 2) @ each.flatten(1)).unflatten(2, each.shape[1:]) + nothing
+
+    def finish(self, x: Tensor, scale: Tensor, dtype: Any, dropout: float) -> Tensor:
+        return fused_step.finish(x, scale, dtype, self.drop.next())
+
+    def head(
+        self, x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: float
+    ) -> Tensor:
+        return fused_step.head(x, final, shared, target, weight, dtype, self.drop.next())
+
+    def unstack(self, matrices: Tensor) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = Unstacked.apply(matrices, self.aside)
+        return found
+
+    def encoder_layer(
+        self, x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, wi: Tensor, wo: Tensor,
+        bias: Tensor, slot: Tensor, owner: Tensor, dropout: float,
+    ) -> Tensor:  # fmt: skip
+        first, second = norms.unbind(1)  # one gradient for all, where norms[:, 0] has one each
+        x = self.attend(x, first, qkv, o, bias, None, slot, owner)
+        return self.feed_forward(x, second, wi, wo)
+
+    def decoder_layer(
+        self, x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, cross_q: Tensor, cross_o: Tensor, wi: Tensor,
+        wo: Tensor, keys: Tensor, bias: Tensor, mine: Tensor, owner: Tensor, dropout: float,
+    ) -> Tensor:  # fmt: skip
+        first, second, third = norms.unbind(1)
+        x = self.attend(x, first, qkv, o, bias, None, mine, mine[None])
+        x = self.attend(x, second, cross_q, cross_o, None, keys, mine, owner)
+        return self.feed_forward(x, third, wi, wo)
+
+    def feed_forward(self, x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor) -> Tensor:
+        return FeedForward.apply(x, scale, wi, wo, self.aside, *self.drop.next())
+
+    def attend(
+        self, x: Tensor, scale: Tensor, w: Tensor, o: Tensor, bias: Tensor | None, keys: Tensor | None,
+        mine: Tensor, owner: Tensor,
+    ) -> Tensor:  # fmt: skip
+        """bias: (R, H, A, A) and no keys, or keys: (R, rows, W, 2, H, h) and no bias."""
+        heads = keys.shape[4] if keys is not None else bias.shape[1]  # type: ignore[union-attr]
+        return Attend.apply(x, scale, w, o, bias, keys, mine, owner, heads, self.aside, *self.drop.next())

@@ -1,0 +1,1 @@
+"""Rows: the only way an algorithm reaches its data."""

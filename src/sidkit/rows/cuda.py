@@ -1,0 +1,218 @@
+"""Rows on a CUDA device: held there, or streamed from the host through pinned buffers when they do not fit.
+
+The verbs are those of `rows.Rows`. As on the host, residuals are not stored: each pass carries a share of the rows
+through the stages so far, in one kernel, into a buffer of bounded size (`spare`). Where the buffer holds all rows,
+it is filled once for each level instead of once a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..engine.cuda import engine as cuda
+from ..progress import Progress, Silent
+from .cuda_memory import Held, Resident, Streamed, require_good_rows
+from .local import Carrier, Sums, choose
+
+__all__ = ["DeviceRows", "Resident", "Streamed", "on_device"]
+
+SPARE = 1100 << 20  # bytes of device memory for rows at work
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """Rows of one GPU: where they lie, the stages they went through, and the codes these gave."""
+
+    held: Held
+    stages: tuple[Carrier, ...] = ()
+    tokens: Tensor | None = None  # (width, n) int32, on the device
+    spare: int = SPARE
+    progress: Progress = field(default_factory=Silent)
+    scored_in: set[str] = field(default_factory=set)  # the precisions that passes below float32 used
+    _filled: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)  # all rows carried, if they fit
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.held.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32)
+
+    @property
+    def width(self) -> int:
+        return 0 if self.tokens is None else len(self.tokens)
+
+    def sample(self, n: int, seed: Sequence[int]) -> NDArray[Any]:
+        return self.take(choose(self.shape[0], n, seed))
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return self._take(numbers).cpu().numpy()  # type: ignore[no-any-return]
+
+    def reduce(self, f: Callable[[Any, Any], Sums], precision: str = "fp32") -> Sums:
+        """The sum over chunks of f(x, codes), as arrays on the host.
+
+        precision says what f can do with: "fp16" or "bf16" give it rows rounded to 16 bits, where they have length one.
+        """
+        coarse = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision) if self._steps().unit else None
+        if precision != "fp32":
+            self.scored_in.add(precision if coarse else "tf32")
+        total: list[Tensor] = []
+        for x, codes in self._chunks(coarse or torch.float32):
+            part = [torch.as_tensor(a).to(self.held.device) for a in f(x, codes)]
+            total = [a + b for a, b in zip(total, part, strict=True)] if total else part
+            self.progress.advance(len(x))
+        return tuple(a.cpu().numpy() for a in total)
+
+    def map(self, stage: Carrier) -> DeviceRows:
+        if hasattr(stage, "stages"):  # a chain: each level's pass rebuilds its rows in one kernel
+            rows = self
+            for part in stage.stages:
+                rows = rows.map(part)
+            return rows
+        codes = self._codes
+        self._filled.clear()
+        if stage.sizes:
+            fresh = torch.empty(len(stage.sizes), self.shape[0], dtype=torch.int32, device=self.held.device)
+            start = 0
+            for x, seen in self._chunks(torch.float32):
+                fresh[:, start : start + len(x)] = stage.tokens(x, seen).T
+                start += len(x)
+                self.progress.advance(len(x))
+            codes = torch.cat([codes, fresh])
+        return replace(self, stages=(*self.stages, stage), tokens=codes, _filled={})
+
+    def batches(self, n: int, seed: Sequence[int]) -> Iterator[Tensor]:
+        order = np.random.default_rng(seed).permutation(self.shape[0])
+        for start in range(0, len(order), n):
+            yield self._take(order[start : start + n])
+
+    def beside(self, x: NDArray[Any]) -> DeviceRows:
+        """Rows of a matrix, on the same device."""
+        held = Resident(torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self.held.device))
+        return DeviceRows(held, spare=self.spare)
+
+    def place(self) -> dict[str, Any]:
+        """What to say of a fit of these rows: which device, where the rows lay, how they were scored, memory used."""
+        device = self.held.device
+        return {
+            "device": torch.cuda.get_device_name(device),
+            "rows": "on the card" if isinstance(self.held, Resident) else "streamed from the host",
+            "scored_in": sorted(self.scored_in) or ["fp32"],
+            "peak_bytes": torch.cuda.max_memory_allocated(device),
+        }
+
+    def codes(self) -> NDArray[np.int32]:
+        codes: NDArray[np.int32] = self._codes.T.contiguous().cpu().numpy()
+        return codes
+
+    def prepare(self, work: float) -> None:
+        """Triton compiles its kernels as they are called."""
+
+    def _take(self, numbers: NDArray[np.int64]) -> Tensor:
+        codes = self._codes[:, torch.as_tensor(numbers).to(self.held.device)].contiguous()
+        return self._carried(self.held.take(numbers), codes, 0, torch.float32)
+
+    @property
+    def _codes(self) -> Tensor:
+        if self.tokens is not None:
+            return self.tokens
+        return torch.empty(0, self.shape[0], dtype=torch.int32, device=self.held.device)
+
+    def _chunks(self, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
+        """(rows carried through the stages, their codes (n, width)), a share of the rows at a time."""
+        n, d = self.shape
+        codes = self._codes
+        size = max(1, self.spare // (d * (self.held.overhead + (8 if dtype == torch.float32 else 2))))
+        whole = size >= n
+        if whole and dtype in self._filled:
+            yield self._filled[dtype], codes.T
+            return
+        size = -(-n // -(-n // size))  # even shares
+        start = 0
+        buffer = torch.empty(size, d, dtype=dtype, device=self.held.device)
+        for raw in self.held.chunks(size):
+            rows = slice(start, start + len(raw))
+            x = self._carried(raw, codes, start, dtype, buffer[: len(raw)])
+            yield x, codes[:, rows].T
+            start += len(raw)
+        if whole and n:
+            self._filled[dtype] = buffer
+
+    def _carried(self, x: Tensor, codes: Tensor, start: int, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
+        done, steps = self._plan()
+        out = torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
+        if done == len(self.stages):
+            return cuda.carried(x, steps, codes, start, out)
+        x = cuda.carried(x, steps, codes, start)
+        seen = sum(len(stage.sizes) for stage in self.stages[:done])
+        for stage in self.stages[done:]:
+            seen += len(stage.sizes)
+            x = stage.carry(x, codes[:seen, start : start + len(x)].T)
+        return out.copy_(x)
+
+    def _steps(self) -> cuda.Steps:
+        done, steps = self._plan()
+        return steps if done == len(self.stages) else cuda.Steps()
+
+    def _plan(self) -> tuple[int, cuda.Steps]:
+        """How many stages one kernel can do, from the first on, and how."""
+        if "plan" not in self.__dict__:
+            parts: list[Any] = []
+            seen = 0
+            for stage in self.stages:
+                seen += len(stage.sizes)
+                part = _part(stage, seen - 1)
+                if part is None:
+                    break
+                parts.append(part)
+            example = torch.empty(0, self.shape[1], device=self.held.device)
+            self.__dict__["plan"] = len(parts), cuda.steps(parts, example)
+        return self.__dict__["plan"]  # type: ignore[no-any-return]
+
+
+def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progress | None = None) -> DeviceRows:
+    """Rows for the GPU: a CUDA tensor as it lies, anything else copied there if it fits, streamed if not."""
+    place = torch.device(device)
+    own = X.device if isinstance(X, torch.Tensor) and X.is_cuda else place
+    if own.index is not None:
+        torch.cuda.set_device(own)  # where Triton's kernels go
+    report = progress or Silent()
+    if isinstance(X, torch.Tensor):
+        held = Resident(X if X.is_cuda else X.to(place))
+        require_good_rows(held)
+        return DeviceRows(held, spare=spare, progress=report)
+    streamed = Streamed(X, place)
+    n, d = X.shape
+    free, _ = torch.cuda.mem_get_info(place)
+    if n * d * 4 + 2 * spare > free:
+        return DeviceRows(streamed, spare=spare, progress=report)
+    x, start = None, 0
+    for part in streamed.chunks(max(1, spare // (d * 8))):
+        x = torch.empty(n, d, dtype=part.dtype, device=place) if x is None else x
+        x[start : start + len(part)] = part
+        start += len(part)
+    x = torch.empty(n, d, device=place) if x is None else x
+    return DeviceRows(Resident(x), spare=spare, progress=report)
+
+
+def _part(stage: Carrier, column: int) -> tuple[Any, int, float, bool] | None:
+    """A stage as a step of the carrying kernel: (codewords, column of codes, keep, normalize); None for others."""
+    from ..stages.cluster.kmeans import Centroids
+    from ..stages.level import FittedLevel
+    from ..stages.prepare import FittedNormalize, FittedRemoveMean
+
+    if isinstance(stage, FittedNormalize):
+        return None, -1, 0.0, True
+    if isinstance(stage, FittedRemoveMean):
+        return stage.mean, -1, 0.0, True
+    if isinstance(stage, FittedLevel) and isinstance(stage.clusters, Centroids):
+        return stage.clusters.centroids, column, stage.spec.rule.keep, stage.spec.rule.normalize
+    return None

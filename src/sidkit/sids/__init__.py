@@ -1,0 +1,1 @@
+"""What sidkit makes: semantic IDs."""

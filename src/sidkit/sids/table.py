@@ -1,0 +1,239 @@
+"""SidTable: items and their semantic IDs, as strings, as a Parquet file, and by look-up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ..data.formats.vectors import is_list
+from ..data.ids import one_array, require_unique
+from ..errors import InputError, SpecError
+from ..files.address import Remote, replacing, where
+from .template import TEMPLATES, Template, read_sid, template_named
+
+__all__ = ["TEMPLATES", "SidTable", "Template", "prefix_numbers"]
+
+ROW_GROUP = 1 << 20  # rows written at once
+
+
+class SidTable:
+    """Items and their codes. A SID maps to a list of items, never to one.
+
+    ids: n different strings or integers; codes: (n, levels) from 0; sizes: codewords per level;
+    template: how its SIDs are written.
+    """
+
+    def __init__(self, ids: Any, codes: Any, sizes: Sequence[int], template: Template | str = "letters") -> None:
+        self.template = template_named(template)
+        self.ids = _id_array(ids)
+        self.codes = _code_array(codes)
+        self.sizes = tuple(int(size) for size in sizes)
+        if len(self.ids) != len(self.codes):
+            raise InputError(f"{len(self.ids)} ids do not fit {len(self.codes)} rows of codes")
+        if self.codes.shape[1] != len(self.sizes):
+            raise InputError(f"codes have {self.codes.shape[1]} levels, sizes {len(self.sizes)}")
+        for level, size in enumerate(self.sizes):
+            column = self.codes[:, level]
+            if len(column) and (column.min() < 0 or column.max() >= size):
+                raise InputError(f"level {level + 1} holds codes outside 0..{size - 1}")
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def strings(self, template: Template | str | None = None) -> Any:
+        """The SIDs as a pyarrow string array, in the table's own template or in another."""
+        return _strings(self.codes, self.sizes, self._form(template))
+
+    def sid_of(self, item: Any) -> tuple[int, ...] | None:
+        """The codes of an item, or None."""
+        row = self.row_of(item)
+        return None if row is None else tuple(int(code) for code in self.codes[row])
+
+    def row_of(self, item: Any) -> int | None:
+        """The row number of an item, or None."""
+        return self._row_of.get(str(item))
+
+    def items_of(self, sid: Sequence[int] | str) -> list[Any]:
+        """The ids of all items whose SID starts with these codes, in table order."""
+        rows = self.rows_of(sid)
+        return self.ids.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+
+    def rows_of(self, sid: Sequence[int] | str) -> NDArray[np.int64]:
+        """The row numbers of all items whose SID starts with these codes."""
+        sid = sid.as_py() if isinstance(sid, pa.Scalar) else sid  # as `strings` gives them
+        prefix = read_sid(sid, self.template) if isinstance(sid, str) else tuple(int(code) for code in sid)
+        if len(prefix) > len(self.sizes):
+            raise InputError(f"{len(prefix)} codes asked for, but these SIDs have {len(self.sizes)}")
+        low, high = 0, len(self)
+        for level, code in enumerate(prefix):
+            column = self.codes[self._order[low:high], level]
+            low, high = (
+                low + int(np.searchsorted(column, code)),
+                low + int(np.searchsorted(column, code, "right")),
+            )
+        return np.sort(self._order[low:high])
+
+    def prefix_counts(self, level: int) -> dict[tuple[int, ...], int]:
+        """Occupied prefixes of this many tokens, in order -> how many items share each."""
+        if not 1 <= level <= len(self.sizes):
+            raise InputError(f"level must lie between 1 and {len(self.sizes)}, not {level}")
+        numbers = prefix_numbers(self.codes, self.sizes)[level - 1]
+        _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+        prefixes = self.codes[first, :level].tolist()
+        return {tuple(prefix): int(count) for prefix, count in zip(prefixes, counts, strict=True)}
+
+    def to_table(self, template: Template | str | None = None) -> Any:
+        """As an Arrow table: item_id, codes (list of int32), sid."""
+        return self._rows(0, len(self), self._form(template))
+
+    def _form(self, template: Template | str | None) -> Template:
+        return self.template if template is None else template_named(template)
+
+    def _rows(self, start: int, stop: int, template: Template) -> Any:
+        codes = np.ascontiguousarray(self.codes[start:stop])
+        n, levels = codes.shape
+        offsets = pa.array(np.arange(0, n * levels + 1, max(levels, 1), dtype=np.int32)[: n + 1])
+        columns = {
+            "item_id": self.ids[start:stop],
+            "codes": pa.ListArray.from_arrays(offsets, pa.array(codes.ravel())),
+            "sid": _strings(codes, self.sizes, template),
+        }
+        notes = {"sidkit.sizes": json.dumps(self.sizes), "sidkit.template": json.dumps(asdict(template))}
+        return pa.table(columns).replace_schema_metadata(notes)
+
+    def to_parquet(
+        self,
+        path: str | Path | Remote,
+        template: Template | str | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write item_id, codes and sid, a row group at a time; the file appears whole or not at all.
+
+        path: of this machine, or an address such as s3://bucket/sids.parquet; notes go into the file's metadata.
+        """
+        form = self._form(template)
+        schema = self._rows(0, 0, form).schema
+        schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
+        with replacing(where(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
+            for start in range(0, len(self), ROW_GROUP):
+                file.write_table(self._rows(start, start + ROW_GROUP, form))
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
+        """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
+
+        How its SIDs are written comes from the file too, or is taken to be by letters.
+        """
+        try:
+            names = pq.read_schema(path).names if Path(path).is_file() else ["item_id", "codes"]
+            if not {"item_id", "codes"} <= set(names):
+                raise ValueError(f"its columns are {', '.join(names)}")
+            table = pq.read_table(path, columns=["item_id", "codes"])
+        except FileNotFoundError:
+            raise InputError(f"no such file: {path}") from None
+        except (OSError, KeyError, ValueError) as error:
+            raise InputError(f"{path} is not a table of semantic IDs (item_id, codes): {error}") from error
+        codes = _matrix_of(table.column("codes"), str(path))
+        notes = table.schema.metadata or {}
+        kept = notes.get(b"sidkit.sizes")
+        if sizes is None:
+            sizes = (
+                _kept_sizes(kept, path) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
+            )
+        form = _kept_template(notes.get(b"sidkit.template"), path)
+        return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.lexsort(self.codes.T[::-1])
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {str(item): row for row, item in enumerate(self.ids.to_pylist())}
+
+
+def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[np.int64]]:
+    """For every level, one number per row that is equal for rows with equal prefixes and sorts as prefixes do.
+
+    Mixed radix while it fits 63 bits; beyond that prefixes are renumbered densely first.
+    """
+    numbers, number, limit = [], np.zeros(len(codes), np.int64), 1
+    for level, size in enumerate(sizes):
+        if limit * size >= 2**63:
+            number = np.unique(number, return_inverse=True)[1].astype(np.int64)
+            limit = len(codes)
+        number = number * size + codes[:, level]
+        limit *= size
+        numbers.append(number)
+    return numbers
+
+
+def _kept_sizes(text: bytes, path: Any) -> list[int]:
+    try:
+        sizes = [int(size) for size in json.loads(text)]
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(f"{path}: its note on sizes cannot be read: {text[:80]!r}") from None
+    return sizes
+
+
+def _kept_template(text: bytes | None, path: Any) -> Template:
+    if text is None:
+        return TEMPLATES["letters"]
+    try:
+        parts = json.loads(text)
+        if not all(isinstance(part, str) for part in parts.values()):
+            raise TypeError("its parts are strings")
+        return Template(**parts)
+    except (ValueError, TypeError, AttributeError, SpecError):
+        raise InputError(f"{path}: its note on how SIDs are written cannot be read: {text[:80]!r}") from None
+
+
+def _strings(codes: NDArray[np.int32], sizes: Sequence[int], form: Template) -> Any:
+    words = [pa.array(form.words(level, size), pa.string()) for level, size in enumerate(sizes)]
+    parts = (codes[start : start + ROW_GROUP] for start in range(0, max(len(codes), 1), ROW_GROUP))
+    columns = ([word.take(pa.array(c)) for word, c in zip(words, part.T, strict=True)] for part in parts)
+    return one_array(pa.chunked_array([form.join(column) for column in columns]))
+
+
+def _id_array(ids: Any) -> Any:
+    array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
+    array = array.cast(pa.string()) if pa.types.is_null(array.type) and not len(array) else array
+    array = one_array(array)
+    require_unique(array, "item_id", lambda row: f"row {row}")
+    return array
+
+
+def _code_array(codes: Any) -> NDArray[np.int32]:
+    array = np.asarray(codes)
+    if array.ndim != 2 or array.dtype.kind not in "iu":
+        raise InputError(f"codes must be whole numbers of shape (n, levels); got {array.dtype} {array.shape}")
+    if array.size and not 0 <= int(array.min()) <= int(array.max()) < 1 << 31:
+        raise InputError(f"codes must lie between 0 and 2^31; these go from {array.min()} to {array.max()}")
+    return array.astype(np.int32, copy=False)
+
+
+def _matrix_of(column: Any, path: str) -> NDArray[np.int32]:
+    kind = column.type
+    if not is_list(kind):
+        raise InputError(f"{path}: 'codes' holds {kind}, not lists of integers")
+    if not pa.types.is_integer(kind.value_type):
+        raise InputError(f"{path}: 'codes' holds lists of {kind.value_type}, not of integers")
+    flat = column.combine_chunks()
+    flat = pa.concat_arrays(flat.chunks) if isinstance(flat, pa.ChunkedArray) else flat
+    lengths = pc.unique(pc.list_value_length(flat)).to_pylist()
+    if flat.null_count or len(lengths) > 1 or None in lengths:
+        raise InputError(f"{path}: rows of 'codes' have different lengths ({lengths[:4]})")
+    width = lengths[0] if lengths else 0
+    if flat.flatten().null_count:
+        raise InputError(f"{path}: there are codes missing")
+    return _code_array(flat.flatten().to_numpy(zero_copy_only=False).reshape(len(flat), width))

@@ -1,0 +1,128 @@
+"""How a SID is written as text, and read back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from ..errors import InputError, SpecError, did_you_mean
+
+__all__ = ["TEMPLATES", "Template", "read_sid", "template_named"]
+
+CODE = "[0-9]{1,18}"  # what fits an int64
+NUMBERS = re.compile(rf"[\[(]?\s*{CODE}(?:(?:\s*[-,]\s*|\s+){CODE})*\s*[\])]?")  # 12-3-77, 12,3,77 or [12, 3, 77]
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a SID is written: `begin`, one `token` per level joined by `between`, `end`.
+
+    In a token {letter} is a, b, c … by level, {level} the level from 1, {code} the code.
+    """
+
+    token: str = "<{letter}_{code}>"
+    between: str = ""
+    begin: str = ""
+    end: str = ""
+
+    def __post_init__(self) -> None:
+        if self.token.count("{code}") != 1 or re.search(r"[{}]", self._fill(self.token, 0, "")):
+            raise SpecError(
+                f"template {self.token!r} must hold {{code}} once, and beside it only {{letter}} and {{level}}"
+            )
+        before, after = self._around(1)
+        if not re.match("[^0-9]", after + self.between + before):
+            raise SpecError(
+                f"template {self.token!r} runs codes together: 12, 3, 77 becomes {self.write((12, 3, 77))}; "
+                "let something other than a digit follow {code}, as in '{code}.'"
+            )
+
+    def words(self, level: int, size: int) -> list[str]:
+        """The strings of all codes of a level (from 0)."""
+        return [self._fill(self.token, level, str(code)) for code in range(size)]
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """Per-level string columns joined to SIDs."""
+        joined = pc.binary_join_element_wise(*parts, self.between)
+        return pc.binary_join_element_wise(self.begin, joined, self.end, "") if self.begin or self.end else joined
+
+    def write(self, codes: Sequence[int]) -> str:
+        """The SID of these codes."""
+        return self.begin + self._tokens(codes) + self.end
+
+    def write_prefix(self, codes: Sequence[int]) -> str:
+        """The start of the SIDs that begin with these codes; they may go on."""
+        return self.begin + self._tokens(codes)
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        """The codes of a SID or of a prefix of one; plain forms such as 12-3-77 and [12, 3, 77] are understood too."""
+        codes: list[int] = []
+        rest = self._blanks(text.strip()).removeprefix(self.begin).removesuffix(self.end)
+        while rest:
+            before, after = map(re.escape, self._around(len(codes)))
+            between = re.escape(self.between) if codes else ""
+            match = re.match(f"{between}{before}({CODE}){after}", rest)
+            if not match and NUMBERS.fullmatch(text.strip()):
+                return tuple(map(int, re.findall(CODE, text)))
+            if not match:
+                raise InputError(f"cannot read {text!r} as a semantic ID; expected the form {self.example()}")
+            codes.append(int(match[1]))
+            rest = rest[match.end() :]
+        return tuple(codes)
+
+    def example(self) -> str:
+        return self.write((12, 3, 77))
+
+    def _tokens(self, codes: Sequence[int]) -> str:
+        return self.between.join(self._fill(self.token, level, str(code)) for level, code in enumerate(codes))
+
+    def _blanks(self, text: str) -> str:
+        """A text without blanks around it, with those that a SID has: they are lost when it is copied."""
+        whole = self.write((0,))
+        return whole[: len(whole) - len(whole.lstrip())] + text + whole[len(whole.rstrip()) :]
+
+    def _around(self, level: int) -> list[str]:
+        """What stands before and after the code of a level (from 0)."""
+        return self._fill(self.token, level, "\0").split("\0")
+
+    @staticmethod
+    def _fill(token: str, level: int, code: str) -> str:
+        letter = chr(ord("a") + level) if level < 26 else f"z{level}"
+        return token.replace("{letter}", letter).replace("{level}", str(level + 1)).replace("{code}", code)
+
+
+TEMPLATES = {
+    "letters": Template(),
+    "lc-rec": Template(),
+    "openonerec": Template("<s_{letter}_{code}>", begin="<|sid_begin|>", end="<|sid_end|>"),
+    "plain": Template("{code}", between="-"),
+}
+
+
+def template_named(name: str | Template) -> Template:
+    """A preset by name, or a token template such as '<{letter}_{code}>'."""
+    if isinstance(name, Template):
+        return name
+    if name in TEMPLATES:
+        return TEMPLATES[name]
+    if "{" not in name:
+        raise SpecError(f"no template {name!r}{did_you_mean(name, TEMPLATES)} (known: {', '.join(TEMPLATES)})")
+    return Template(name)
+
+
+def read_sid(text: str, own: Template | None = None) -> tuple[int, ...]:
+    """The codes of a SID or of a prefix, written in its table's own form, in a preset's, or as numbers."""
+    own = own or TEMPLATES["letters"]
+    for form in dict.fromkeys((own, *TEMPLATES.values())):
+        try:
+            codes = form.parse(text)
+        except InputError:
+            continue
+        if codes:
+            return codes
+    forms = dict.fromkeys((own.example(), TEMPLATES["letters"].example(), TEMPLATES["plain"].example()))
+    raise InputError(f"cannot read {text!r} as a semantic ID; expected the form {' or '.join(forms)}")

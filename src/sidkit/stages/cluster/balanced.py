@@ -1,0 +1,145 @@
+"""k-means whose clusters hold about the same number of rows, now and when encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engine import engine_of
+from ...engine.arrays import require_array
+from ...errors import SpecError
+from ...geometry import Array
+from ...rows.local import Rows, Sums
+from ..stage import Run
+from .kmeans import Centroids, check_size
+from .loop import refine
+
+__all__ = ["Balanced", "Priced"]
+
+
+TINY = 1e-30  # the least temperature, so that float32 holds its inverse
+NEAR = 8  # candidates among which a row's share is spread while prices are found
+WIDE, NARROW = 0.1, 0.01  # the temperature of that spread, in mean squared distances, at the first and last pass
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """Centroids with prices: a row goes where |r - c|^2 / 2 + price is least. Also the state between passes."""
+
+    centroids: NDArray[Any]  # (K, d)
+    prices: NDArray[np.float64]  # (K,)
+    unit: float = 0.0  # the mean of |r - c|^2 / 2 at the first pass: the natural scale of a price
+    passes: int = 0
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"centroids": self.centroids, "prices": self.prices}
+
+    @cached_property
+    def points(self) -> Centroids:
+        return Centroids(self.centroids, "euclidean", -self.prices)
+
+    def assign(self, x: Array, codes: Array) -> Array:
+        return self.points.assign(x, codes)
+
+    def costs(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        return self.points.costs(x)
+
+    def chosen(self, x: Array, codes: Array) -> Array:
+        return self.points.chosen(x, codes)
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """Capacity-balanced k-means: every cluster is to hold about n / size rows.
+
+        z = argmin_j |r - c_j|^2 / 2 + p_j
+
+    The prices p are the dual variables of the size constraint, found as Sinkhorn finds them: with every row spread
+    over its nearest centroids at a temperature that falls, a cluster's price moves by temperature * log(mass / target).
+    Masses add, so this streams and distributes like any k-means, and encoding uses the same prices, so tokens stay
+    balanced on rows like those it was fitted on. (OneRec's version fills clusters greedily, in order, and has no way
+    to encode a new row.)
+
+    iterations   passes that move centroids and prices;   settle: further passes that move prices alone.
+    """
+
+    size: int
+    iterations: int = 25
+    settle: int = 50
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+        if self.iterations < 0 or self.settle < 0:
+            raise SpecError("iterations and settle cannot be negative")
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return run.check_starts(shape[0], (self.size,), level)
+
+    def fit(self, rows: Rows, run: Run) -> Priced:
+        return refine(_Loop(self), rows, run)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Priced:
+        centroids = require_array(arrays, "centroids", (self.size, d))
+        return Priced(centroids, require_array(arrays, "prices", (self.size,)))
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The passes of a `Balanced` fit, for the common loop."""
+
+    spec: Balanced
+
+    @property
+    def iterations(self) -> int:
+        return self.spec.iterations + self.spec.settle
+
+    @property
+    def state(self) -> type[Priced]:
+        return Priced
+
+    def start(self, rows: Rows, run: Run) -> Priced:
+        centroids = run.start_rows(rows, self.spec.size, rows.width).astype(np.float64)
+        state = Priced(centroids, np.zeros(self.spec.size))
+        distance, count = rows.reduce(partial(_distance, state))
+        return replace(state, unit=float(distance[0]) / float(count[0]))
+
+    def temperature(self, passes: int) -> float:
+        return float(WIDE * (NARROW / WIDE) ** (passes / max(self.iterations - 1, 1)))
+
+    def statistics(self, clusters: Priced, x: Array, codes: Array) -> Sums:
+        """What each centroid gets of rows spread over their nearest; while centroids move, also of whole rows."""
+        engine, book = engine_of(x), clusters.points.book(x)
+        steep = 1.0 / max(self.temperature(clusters.passes) * clusters.unit, TINY)
+        spread, _, objective = engine.soft_sums(x, book, min(NEAR, self.spec.size), steep, 0.5, "fp32")
+        if clusters.passes >= self.spec.iterations:
+            return spread, objective
+        mass, total, _ = engine.soft_sums(x, book, 1, steep, 0.5, "fp32")
+        return spread, mass, total, objective
+
+    def update(self, clusters: Priced, sums: Sums) -> Priced:
+        spread, centroids = np.asarray(sums[0]), clusters.centroids
+        if clusters.passes < self.spec.iterations:
+            mass, total = (np.asarray(part) for part in sums[1:3])
+            alive = (mass > 0)[:, None]
+            centroids = np.where(alive, total / np.where(alive, mass[:, None], 1.0), centroids)
+        fullness = spread * self.spec.size / spread.sum()
+        move = self.temperature(clusters.passes) * clusters.unit * np.log(fullness + 0.01)
+        return Priced(centroids, clusters.prices + move, clusters.unit, clusters.passes + 1)
+
+    def settled(self, before: Priced, after: Priced) -> bool:
+        return False
+
+    def finish(self, clusters: Priced, dtype: Any) -> Priced:
+        return Priced(clusters.centroids.astype(dtype), clusters.prices)
+
+
+def _distance(clusters: Priced, x: Array, codes: Array) -> Sums:
+    """The sum of |r - c|^2 / 2 over a chunk, and how many rows it has."""
+    _, _, objective = engine_of(x).soft_sums(x, clusters.points.book(x), 1, 1.0, 0.5, "fp32")
+    return -objective, np.array([float(len(x))])

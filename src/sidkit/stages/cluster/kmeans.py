@@ -1,0 +1,158 @@
+"""k-means: hard or top-k soft, by cosine or by Euclidean distance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engine import engine_of
+from ...engine.arrays import like, require_array
+from ...errors import SpecError
+from ...geometry import Array
+from ...rows.local import Rows, Sums
+from ..stage import Run
+from .loop import refine
+
+__all__ = ["Centroids", "KMeans", "Metric", "check_size"]
+
+Metric = Literal["cosine", "euclidean"]
+
+
+@dataclass(frozen=True, eq=False)
+class Centroids:
+    """K centroids and the way rows are compared with them."""
+
+    centroids: NDArray[Any]  # (K, d)
+    metric: Metric
+    bonus: NDArray[Any] | None = None  # (K,) added to euclidean scores
+    _books: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"centroids": self.centroids}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process go the centroids alone: books are of the machine they were made on."""
+        return Centroids, (self.centroids, self.metric, self.bonus)
+
+    def book(self, x: Array) -> Any:
+        """The codebook ready for rows like x, made once per kind of row."""
+        place = f"{x.dtype}@{getattr(x, 'device', 'cpu')}"
+        if place not in self._books:
+            self._books[place] = engine_of(x).book(self.centroids, self.metric, x, self.bonus)
+        return self._books[place]
+
+    def assign(self, x: Array, codes: Array) -> Array:
+        """The code of every row (paper, Eq. 13); exact ties go to the lowest index."""
+        return engine_of(x).nearest(x, self.book(x))
+
+    def costs(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        """What `assign` finds the least of, up to a constant a row: (n, K), in float64."""
+        book = self.book(x)
+        costs: NDArray[np.float64] = -(x.astype(np.float64) @ book.exact.T + book.exact_offset)
+        return costs
+
+    def chosen(self, x: Array, codes: Array) -> Array:
+        return like(self.centroids, x)[codes[:, -1]]
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """K centroids refined by weighted means over each row's top-k nearest centroids (paper, Eqs. 10 to 12).
+
+        w_ij = exp(beta s_ij) / sum over the top k of exp(beta s_it),   c_j = sum_i w_ij r_i / sum_i w_ij
+
+    top_k = 1 is ordinary k-means. s is the cosine, or for euclidean -scale |r - c|^2.
+
+    scale      the paper leaves open how soft weights score Euclidean distance; 1/2 makes s equal to the cosine,
+               up to a constant, when rows and centroids have length one.
+    empty      a centroid that no row counts among its top k is left where it is ("keep"; the paper is silent), or
+               moved beside the centroid with the largest mass, both nudged by 1/1024 ("split", as faiss does).
+    skip_zero  rows with nothing left have no say in the centroids: among rows of length one they would pull a
+               Euclidean centroid towards the origin, which is nearer to most rows than any centroid of length one.
+    precision  how a GPU scores rows while fitting ("fp16" and "bf16" where rows have length one); tokens are decided in
+               float32 and float64 whatever this is, and the CPU always computes in float32 or float64.
+    """
+
+    size: int
+    metric: Metric = "cosine"
+    top_k: int = 1
+    beta: float = 15.0
+    iterations: int = 25
+    scale: float = 0.5
+    empty: Literal["keep", "split"] = "keep"
+    skip_zero: bool = False
+    precision: Literal["fp16", "bf16", "tf32", "fp32"] = "fp16"
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+        if self.metric not in ("cosine", "euclidean"):
+            raise SpecError(f"metric must be 'cosine' or 'euclidean', not {self.metric!r}")
+        if self.empty not in ("keep", "split"):
+            raise SpecError(f"empty must be 'keep' or 'split', not {self.empty!r}")
+        if self.precision not in ("fp16", "bf16", "tf32", "fp32"):
+            raise SpecError(f"precision must be 'fp16', 'bf16', 'tf32' or 'fp32', not {self.precision!r}")
+        if self.top_k < 1:
+            raise SpecError(f"top_k must be at least 1, not {self.top_k}")
+        if not (self.beta > 0 and np.isfinite(self.beta)):
+            raise SpecError(f"beta must be positive and finite, not {self.beta}")
+        if self.iterations < 0:
+            raise SpecError(f"iterations cannot be negative ({self.iterations})")
+
+    @property
+    def state(self) -> type[Centroids]:
+        return Centroids
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return run.check_starts(shape[0], (self.size,), level)
+
+    def fit(self, rows: Rows, run: Run) -> Centroids:
+        return refine(self, rows, run)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Centroids:
+        return Centroids(require_array(arrays, "centroids", (self.size, d)), self.metric)
+
+    def start(self, rows: Rows, run: Run) -> Centroids:
+        return Centroids(run.start_rows(rows, self.size, rows.width).astype(np.float64), self.metric)
+
+    def statistics(self, clusters: Centroids, x: Array, codes: Array) -> Sums:
+        engine = engine_of(x)
+        k = min(self.top_k, self.size)
+        sums: Sums = engine.soft_sums(x, clusters.book(x), k, self.beta, self.scale, self.precision, self.skip_zero)
+        return sums
+
+    def update(self, clusters: Centroids, sums: Sums) -> Centroids:
+        mass, total = np.asarray(sums[0]), np.asarray(sums[1])
+        alive = mass > 0
+        means = np.where(alive[:, None], total / np.where(alive, mass, 1.0)[:, None], clusters.centroids)
+        if self.empty == "split" and not alive.all():
+            means = _split(means, mass)
+        return Centroids(means, self.metric)
+
+    def settled(self, before: Centroids, after: Centroids) -> bool:
+        return np.array_equal(before.centroids, after.centroids)
+
+    def finish(self, clusters: Centroids, dtype: Any) -> Centroids:
+        return Centroids(clusters.centroids.astype(dtype), self.metric)
+
+
+def check_size(size: int) -> None:
+    """A codebook has between 1 and 2^31 - 1 codewords."""
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 1 <= size < 2**31:
+        raise SpecError(f"a codebook size must be a whole number from 1 on, not {size!r}")
+
+
+def _split(means: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every empty centroid becomes a nudged twin of the heaviest one."""
+    means, mass = means.copy(), mass.copy()
+    nudge = np.where(np.arange(means.shape[1]) % 2 == 0, 1 / 1024, -1 / 1024)
+    for j in np.flatnonzero(mass <= 0):
+        donor = int(mass.argmax())
+        means[j] = means[donor] * (1 + nudge)
+        means[donor] *= 1 - nudge
+        mass[j] = mass[donor] = mass[donor] / 2
+    return means

@@ -1,0 +1,134 @@
+"""The one fitting loop: draw a start, add up statistics over all rows, update, repeat.
+
+A clusterer says what its statistics are; they must add, so the loop never knows whether the rows are an array, a
+file larger than memory, a GPU or a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...geometry import Array
+from ...rows.local import Rows, Sums
+from ..stage import Run
+
+__all__ = ["Cluster", "Clusterer", "Clusters", "refine"]
+
+
+class Clusters(Protocol):
+    """A fitted clusterer."""
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]: ...
+
+    def assign(self, x: Array, codes: Array) -> Array:
+        """The code of every row, given its earlier tokens: (n,)."""
+
+    def chosen(self, x: Array, codes: Array) -> Array:
+        """The centroid each row selected, its code being the last of codes: (n, d)."""
+
+
+class Cluster(Protocol):
+    """What a level needs of a clusterer: a frozen dataclass that can be fitted and restored."""
+
+    @property
+    def size(self) -> int: ...
+
+    def fit(self, rows: Rows, run: Run) -> Clusters: ...
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Clusters: ...
+
+
+C = TypeVar("C")  # the clusters between passes
+
+
+class Clusterer(Protocol[C]):
+    """How to cluster, as statistics that add. Its state between passes is the clusters so far."""
+
+    @property
+    def iterations(self) -> int: ...
+
+    @property
+    def state(self) -> type[C]:
+        """The dataclass of the clusters between passes: arrays, tuples of arrays, and numbers."""
+
+    def start(self, rows: Rows, run: Run) -> C:
+        """The clusters before the first pass."""
+
+    def statistics(self, clusters: C, x: Array, codes: Array) -> Sums:
+        """What a chunk of rows contributes: arrays that add. The last is the objective, summed over rows."""
+
+    def update(self, clusters: C, sums: Sums) -> C:
+        """The next clusters."""
+
+    def settled(self, before: C, after: C) -> bool:
+        """Whether further passes would change nothing."""
+
+    def finish(self, clusters: C, dtype: Any) -> C:
+        """The clusters as they will be stored and used, in this dtype."""
+
+
+def refine(cluster: Clusterer[C], rows: Rows, run: Run) -> C:
+    """Fit a clusterer to rows: exactly `iterations` passes, fewer only if another would change nothing."""
+    n, level = rows.shape[0], rows.width
+    rows.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
+    before_us = _resumed(cluster, run, level)
+    first, clusters = before_us or (0, cluster.start(rows, run))
+    run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
+    for done in range(first, cluster.iterations):
+        sums = rows.reduce(partial(cluster.statistics, clusters), getattr(cluster, "precision", "fp32"))
+        before, clusters = clusters, cluster.update(clusters, sums)
+        run.progress.note(f"pass {done + 1}, objective {float(sums[-1][0]) / n:.5f}")
+        if cluster.settled(before, clusters):
+            run.progress.advance(n * (cluster.iterations - done - 1))
+            break
+        if run.checkpoint is not None and run.checkpoint.due():
+            arrays, facts = unpacked(clusters)
+            run.checkpoint.save(_key(cluster, level), arrays, {"done": done + 1, **facts})
+    return cluster.finish(clusters, rows.dtype)
+
+
+def unpacked(clusters: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The state between two passes, a dataclass, as arrays and plain numbers; what starts with _ is left out."""
+    arrays: dict[str, NDArray[Any]] = {}
+    facts: dict[str, Any] = {}
+    for part in fields(clusters):
+        value = getattr(clusters, part.name)
+        if part.name.startswith("_") or value is None:
+            continue
+        if isinstance(value, np.ndarray):
+            arrays[part.name] = value
+        elif isinstance(value, tuple):
+            arrays |= {f"{part.name}.{i}": array for i, array in enumerate(value)}
+        else:
+            facts[part.name] = value
+    return arrays, facts
+
+
+def repacked(kind: type[C], arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> C:
+    """The inverse of `unpacked`."""
+    values: dict[str, Any] = dict(facts)
+    for name, array in arrays.items():
+        field, dot, _ = name.partition(".")
+        values[field] = (*values.get(field, ()), arrays[f"{field}.{len(values.get(field, ()))}"]) if dot else array
+    return kind(**values)
+
+
+def _key(cluster: Any, level: int) -> str:
+    return f"level-{level + 1}-{type(cluster).__name__.lower()}"
+
+
+def _resumed(cluster: Clusterer[C], run: Run, level: int) -> tuple[int, C] | None:
+    """How many passes are done, and the clusters they gave, if an interrupted fit left them."""
+    saved = run.checkpoint.load(_key(cluster, level)) if run.checkpoint is not None else None
+    if saved is None:
+        return None
+    arrays, facts = saved
+    done = int(facts.pop("done"))
+    return done, repacked(cluster.state, arrays, facts)

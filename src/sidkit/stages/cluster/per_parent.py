@@ -1,0 +1,174 @@
+"""A private codebook under every parent: OneSearch's "balanced" level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engine.arrays import like, namespace, pieces, require_array, widened
+from ...errors import SpecError
+from ...geometry import Array, squared_length
+from ...rows.local import ArraySource, LocalRows, Rows
+from ..stage import Run
+from .kmeans import Centroids, KMeans, check_size
+
+__all__ = ["ParentBooks", "PerParent"]
+
+AT_ONCE = 1 << 18  # rows held in memory while their parents are fitted
+WORTH_MOVING = 1 << 28  # multiply-adds a pass from which a parent is fitted where the rows live, if that is elsewhere
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ParentBooks:
+    """The codebooks of all parents, one after the other, and one of all rows for parents never seen."""
+
+    keys: Integers  # (P, 1 or 2) parents, sorted
+    starts: Integers  # (P + 1,) where each parent's centroids begin
+    centroids: NDArray[Any]  # (M, d)
+    common: NDArray[Any]  # (K, d)
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"parents": self.keys, "starts": self.starts, "centroids": self.centroids, "common": self.common}
+
+    def assign(self, x: Array, codes: Array) -> Array:
+        """The nearest of the parent's own centroids; under a parent never seen, the nearest of the common ones."""
+        if not isinstance(x, np.ndarray):
+            return self._assign_at_once(x, codes)
+        where = self._where(codes)
+        out = np.empty(len(where), np.int32)
+        for parent, rows in _groups(where):
+            out[rows] = Centroids(self._book(parent), "euclidean").assign(x[rows], None)
+        return out
+
+    def _assign_at_once(self, x: Array, codes: Array) -> Array:
+        """For a GPU: every row against its own few centroids, gathered, in float64; the lowest index on ties."""
+        xp, where = namespace(x), self._where(codes.cpu().numpy())
+        where = np.where(where < 0, len(self.keys), where)  # the common ones as one more parent
+        starts = np.append(self.starts, self.starts[-1] + len(self.common))
+        first, last = (like(part, codes).long() for part in (starts[where], starts[where + 1] - 1))
+        table = like(np.concatenate([self.centroids, self.common]), widened(x[:1]))
+        half, slot = 0.5 * squared_length(table)[:, 0], xp.arange(len(self.common), device=x.device)
+        found, done = [], 0
+        for some in pieces(x, len(slot) * x.shape[1]):
+            rows = slice(done, done := done + len(some))
+            index = xp.minimum(first[rows, None] + slot, last[rows, None])  # past the end: the last one again
+            score = (table[index] * widened(some)[:, None, :]).sum(axis=2) - half[index]
+            found.append(score.argmax(axis=1))
+        return like(xp.concatenate(found), codes)
+
+    def chosen(self, x: Array, codes: Array) -> Array:
+        host = codes if isinstance(codes, np.ndarray) else codes.cpu().numpy()
+        where, own = self._where(host[:, :-1]), host[:, -1]
+        seen = where >= 0
+        last = np.maximum(self.starts[where + 1] - 1, 0)
+        rows = np.minimum(self.starts[np.maximum(where, 0)] + own, last)  # foreign codes may point past a short parent
+        found = np.where(seen[:, None], self.centroids[np.where(seen, rows, 0)], self.common[own])
+        return like(found, x)
+
+    def _where(self, codes: NDArray[Any]) -> Integers:
+        """The number of each row's parent, -1 where it was never seen."""
+        parents = codes[:, -self.keys.shape[1] :].astype(np.int64)
+        known, asked = (_as_one(keys) for keys in (self.keys, parents))
+        place = np.searchsorted(known, asked)
+        place[place == len(known)] = 0
+        return np.where(known[place] == asked, place, -1)
+
+    def _book(self, parent: int) -> NDArray[Any]:
+        return self.common if parent < 0 else self.centroids[self.starts[parent] : self.starts[parent + 1]]
+
+
+@dataclass(frozen=True)
+class PerParent:
+    """The third level of RQ-OPQ: a Euclidean k-means of its own under each parent prefix.
+
+    A parent with at most `size` rows gives each of them a code of its own, in row order, and its vector as centroid,
+    so nothing is left of it to pass on; a larger one is clustered. Fitting works parent by parent on rows brought to
+    one place (its statistics do not add); tokens are local codes 0..size-1.
+
+    parents    "prefix": all tokens so far (inferred to be what the paper used); "last": the last token alone.
+    Rows under a parent never seen take the nearest centroid of a codebook fitted to all rows (inferred).
+    """
+
+    size: int
+    iterations: int = 25
+    parents: Literal["prefix", "last"] = "prefix"
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+        if self.parents not in ("prefix", "last"):
+            raise SpecError(f"parents must be 'prefix' or 'last', not {self.parents!r}")
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        if level == 0:
+            raise SpecError("a level with a codebook per parent cannot be the first")
+        return run.check_starts(shape[0], (min(self.size, shape[0]),), level)
+
+    def fit(self, rows: Rows, run: Run) -> ParentBooks:
+        self.check(rows.shape, rows.width, run)
+        common = KMeans(min(self.size, rows.shape[0]), "euclidean", iterations=self.iterations).fit(rows, run)
+        spare = np.resize(common.centroids, (self.size, rows.shape[1]))  # fewer rows than codes: repeat
+        keys, where = np.unique(self._parents(rows.codes()), axis=0, return_inverse=True)
+        order = np.argsort(where.ravel(), kind="stable")
+        count = np.bincount(where.ravel(), minlength=len(keys))
+        run.progress.start(f"level {rows.width + 1}", rows.shape[0])
+        books: list[NDArray[Any]] = []
+        for first, last, picked in _together(count, order):
+            x = rows.take(picked)
+            ends = np.cumsum(count[first:last])
+            for parent, (start, end) in enumerate(zip(ends - count[first:last], ends, strict=True), first):
+                books.append(self._cluster(x[start:end], rows, run, parent))
+            run.progress.advance(len(x))
+        starts = np.concatenate([[0], np.cumsum([len(book) for book in books])]).astype(np.int64)
+        return ParentBooks(keys.astype(np.int64), starts, np.concatenate(books), spare)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> ParentBooks:
+        keys = require_array(arrays, "parents", (None, None))
+        starts = require_array(arrays, "starts", (len(keys) + 1,))
+        centroids = require_array(arrays, "centroids", (None, d))
+        books = ParentBooks(keys, starts, centroids, require_array(arrays, "common", (self.size, d)))
+        lengths = np.diff(starts)
+        if starts[0] != 0 or starts[-1] != len(centroids) or lengths.min() < 1 or lengths.max() > self.size:
+            raise SpecError("the parents' codebooks do not add up")
+        return books
+
+    def _parents(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+        return codes if self.parents == "prefix" else codes[:, -1:]
+
+    def _cluster(self, x: NDArray[Any], rows: Rows, run: Run, parent: int) -> NDArray[Any]:
+        if len(x) <= self.size:
+            return x
+        seed = Run(seed=int(np.random.SeedSequence((run.seed, rows.width, parent)).generate_state(1)[0]))
+        beside = getattr(rows, "beside", None) if len(x) * x.shape[1] * self.size >= WORTH_MOVING else None
+        own = LocalRows(ArraySource(x)) if beside is None else beside(x)
+        return KMeans(self.size, "euclidean", iterations=self.iterations).fit(own, seed).centroids
+
+
+def _groups(where: Integers) -> Iterator[tuple[int, Integers]]:
+    """(value, rows with it) for every different value."""
+    order = np.argsort(where, kind="stable")
+    values, first = np.unique(where[order], return_index=True)
+    for value, rows in zip(values, np.split(order, first[1:]), strict=True):
+        yield int(value), rows
+
+
+def _together(count: Integers, order: Integers) -> Iterator[tuple[int, int, Integers]]:
+    """(first parent, last parent + 1, their rows), as many parents at a time as fit AT_ONCE rows."""
+    ends = np.cumsum(count)
+    first, done = 0, 0
+    while first < len(count):
+        last = max(first + 1, int(np.searchsorted(ends, done + AT_ONCE, "right")))
+        yield first, last, order[done : ends[last - 1]]
+        first, done = last, int(ends[last - 1])
+
+
+def _as_one(keys: Integers) -> NDArray[Any]:
+    """Rows of integers as one value each that sorts as they do."""
+    big_endian = np.ascontiguousarray(keys, dtype=">i8")
+    return big_endian.view(f"V{8 * keys.shape[1]}").ravel() if keys.shape[1] > 1 else keys[:, 0]

@@ -1,0 +1,88 @@
+"""A level: cluster the rows, emit the cluster as a token, pass on what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..errors import SpecError
+from ..geometry import Array, residual, unit
+from ..rows.local import Rows, Taken
+from .cluster.kmeans import Centroids
+from .cluster.loop import Cluster, Clusters
+from .stage import Checks, Run
+
+__all__ = ["PROJECT", "SUBTRACT", "FittedLevel", "Level", "Residual"]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What a level passes on (paper, Eq. 23): r - [keep c + (1 - keep) (r.c / |c|^2) c], then length one if asked.
+
+    keep = 0 projects the selected centroid out, keep = 1 subtracts it whole, in between is the retention study.
+    """
+
+    keep: float = 0.0
+    normalize: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.keep <= 1.0:
+            raise SpecError(f"keep must lie between 0 (project) and 1 (subtract), not {self.keep}")
+
+    def __call__(self, r: Array, c: Array) -> Array:
+        left = residual(r, c, self.keep)
+        return unit(left) if self.normalize else left
+
+
+PROJECT = Residual(keep=0.0, normalize=True)
+SUBTRACT = Residual(keep=1.0, normalize=False)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One token: a clusterer and the rule for what is passed on."""
+
+    cluster: Cluster
+    rule: Residual = PROJECT
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return self.cluster.check(shape, level, run) if isinstance(self.cluster, Checks) else level + 1
+
+    def fit(self, rows: Rows, run: Run) -> FittedLevel:
+        return FittedLevel(self, self.cluster.fit(rows, run))
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedLevel:
+        return FittedLevel(self, self.cluster.restore(arrays, d))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedLevel:
+    spec: Level
+    clusters: Clusters
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.spec.cluster.size,)
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return self.clusters.arrays
+
+    @property
+    def codebooks(self) -> list[NDArray[Any]]:
+        return [self.clusters.arrays["centroids"]]
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        return self.clusters.assign(x, codes)[:, None]
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        return self.spec.rule(x, self.clusters.chosen(x, codes))
+
+    @property
+    def taken(self) -> Taken | None:
+        if not isinstance(self.clusters, Centroids):
+            return None
+        return Taken(self.clusters.centroids, self.spec.rule.keep, self.spec.rule.normalize, self.clusters.book)

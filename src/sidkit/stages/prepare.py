@@ -1,0 +1,102 @@
+"""What happens to embeddings before the first token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import engine_of
+from ..engine.arrays import like, require_array
+from ..geometry import Array, residual, unit
+from ..rows.local import Rows, Taken
+from .stage import Run
+
+__all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "count_and_sum"]
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Rows scaled to length one."""
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return level
+
+    def fit(self, rows: Rows, run: Run) -> FittedNormalize:
+        return FittedNormalize()
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedNormalize:
+        return FittedNormalize()
+
+
+@dataclass(frozen=True)
+class FittedNormalize:
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {}
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        return codes[:, :0]
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        return unit(x)
+
+    @property
+    def taken(self) -> Taken:
+        return Taken(None, 0.0, True)
+
+
+@dataclass(frozen=True)
+class RemoveMean:
+    """Global component removal: what is left of a row without its share of the mean row (paper, Eqs. 8 and 9).
+
+        mu = mean of x,   r = norm(x - (x.mu / |mu|^2) mu)
+
+    A zero mean removes nothing. A row that is parallel to the mean becomes zero.
+    """
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        return level
+
+    def fit(self, rows: Rows, run: Run) -> FittedRemoveMean:
+        run.progress.start("mean", rows.shape[0])
+        count, total = rows.reduce(count_and_sum)
+        return FittedRemoveMean(np.asarray(total / count[0]).astype(rows.dtype))
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedRemoveMean:
+        return FittedRemoveMean(require_array(arrays, "mean", (d,)))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRemoveMean:
+    mean: NDArray[Any]  # (d,)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"mean": self.mean}
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        return codes[:, :0]
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        return unit(residual(x, like(self.mean, x)[None, :], keep=0.0))
+
+    @property
+    def taken(self) -> Taken:
+        return Taken(self.mean[None, :], 0.0, True)
+
+
+def count_and_sum(x: Array, codes: Array) -> tuple[Any, Any]:
+    """How many rows, and their sum in float64: (1,), (d,)."""
+    return np.array([float(len(x))]), engine_of(x).column_sums(x)

@@ -1,0 +1,128 @@
+"""A stage of a tokenizer, before and after fitting, and what a fit hands to each stage.
+
+A stage maps (x, codes) to (x', codes'): a preparation changes x, a level appends one token and changes x, a suffix
+appends tokens. Stages are frozen dataclasses of plain fields, so a tokenizer is a value that can be printed, compared,
+hashed and written as JSON. Fitting one returns a `Fitted` stage: the same spec with arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import SpecError
+from ..files.checkpoint import Checkpoint
+from ..geometry import Array
+from ..progress import Progress, Silent
+from ..rows.local import Rows
+
+__all__ = ["Checks", "Fitted", "Run", "Stage"]
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A fitted stage. `arrays` are all it learned; `Stage.restore` is their inverse."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many codewords each token it emits can take; () when it emits none."""
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]: ...
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        """Its tokens for rows x whose earlier tokens are codes: (n, len(sizes))."""
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        """What it passes on for rows x, its own tokens being the last of codes."""
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """A stage to be fitted: a frozen dataclass."""
+
+    def fit(self, rows: Rows, run: Run) -> Fitted: ...
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Fitted:
+        """The fitted stage again from its arrays, checked against this spec and the d of the rows that reach it."""
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """A stage, or the clusterer of one, that can tell beforehand whether it can be fitted."""
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        """An error if rows of this shape, with `level` tokens already, cannot be fitted; else how many they have then.
+
+        All stages are checked before the first is fitted, up to one that has no such method.
+        """
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fit: its seed, the initial rows asked for, and where it reports.
+
+    Seeds go by level (the number of tokens emitted before), not by stage, so that dropping a preparation
+    leaves every level's draws as they were and ablations stay paired.
+    """
+
+    seed: int = 0
+    init: Sequence[NDArray[np.integer[Any]]] | None = None
+    progress: Progress = field(default_factory=Silent)
+    device: str = "auto"
+    checkpoint: Checkpoint | None = None  # where unfinished work is kept, if anywhere
+
+    def seed_of(self, level: int) -> tuple[int, int]:
+        return self.seed, level
+
+    def start_rows(self, rows: Rows, size: int, level: int) -> NDArray[Any]:
+        """The rows that start a codebook of this size: those asked for, or a draw of this level's own.
+
+        A draw takes different rows as long as there are any, and rows of zero length last: two equal centroids would
+        leave one of them empty.
+        """
+        n, drawn = rows.shape[0], 2 * size
+        asked = self.asked(n, size, level)
+        if asked is not None:
+            return rows.take(asked)
+        x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
+        while different < size and drawn < n:  # most rows are copies
+            drawn *= 4
+            x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
+        return x[:size]
+
+    def check_starts(self, n: int, sizes: Sequence[int], level: int) -> int:
+        """An error unless n rows can start codebooks of these sizes, from this level on; else the level after them."""
+        for m, size in enumerate(sizes):
+            self.asked(n, size, level + m)
+        return level + len(sizes)
+
+    def asked(self, n: int, size: int, level: int) -> NDArray[np.int64] | None:
+        """The numbers of the rows asked for to start a codebook of this size, None where any will do."""
+        if n < size:
+            raise SpecError(
+                f"cannot draw {size} initial centroids from {n} rows; use codebooks of at most {n}, or give more rows"
+            )
+        if self.init is None or level >= len(self.init) or self.init[level] is None:
+            return None
+        numbers = np.asarray(self.init[level])
+        if numbers.shape != (size,) or numbers.dtype.kind not in "iu":
+            raise SpecError(
+                f"init for level {level + 1} needs {size} row numbers, one per centroid; "
+                f"got shape {numbers.shape} of {numbers.dtype}"
+            )
+        if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= n:
+            raise SpecError(f"init for level {level + 1} names rows outside 0..{n - 1}")
+        return numbers.astype(np.int64)
+
+
+def _different_first(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """The same rows in the same order, but repeated ones and zeros last; and how many come before those."""
+    first = np.unique(x + 0.0, axis=0, return_index=True)[1]
+    again = np.ones(len(x), bool)
+    again[first] = ~x[first].any(axis=1)
+    return x[np.argsort(again, kind="stable")], int((~again).sum())

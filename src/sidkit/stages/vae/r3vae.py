@@ -1,0 +1,168 @@
+"""R3-VAE: a learned reference direction, then codebooks that are rated rather than chosen from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engine.arrays import like, namespace, require_array
+from ...errors import SpecError, need
+from ...geometry import Array, residual, unit
+from ...rows.local import Rows
+from ..cluster.kmeans import Centroids
+from ..stage import Run
+from .books import FittedBooks, read_books
+from .mlp import Layer, double, forward, product, read_layers, single
+from .training import Training
+
+__all__ = ["R3VAE", "R3_PUBLIC", "FittedR3VAE"]
+
+R3_PUBLIC = Training(3000, 1024, 5e-4, weight_decay=1e-5, schedule="constant", clip=0.0)
+# The paper gives the optimiser; epochs and batch are those of the RQ-VAE's public schedule (inferred).
+
+
+@dataclass(frozen=True)
+class R3VAE:
+    """One token per size, the best-rated codeword; what is passed on is soft.
+
+        e_0 = x - (x.r / |r|^2) r,   s_k = cos(e_{l-1}, c_k),   w = softmax(s / temperature),
+        q_l = sum_k w_k c_k,   e_l = e_{l-1} - q_l,   token = argmax_k w_k;   x^ = (x.r / |r|^2) r + sum_l q_l
+        loss = |x - x^|^2 - sc_weight SC + pd_weight PD
+
+    SC and PD are those of `sidkit.sids.coherence`, of each batch, averaged over levels. The paper's lambda is
+    both weights. With temperature 1 (literal) and many codewords q_l is close to the codebook's mean, so that
+    residuals barely change between levels.
+
+    rating      "softmax" as above, or "top1" (RecBoard): q_l = cos(e, c) c / |c| of the best codeword alone
+    encoder     "identity" as in the formulas, or "mlp": the same on E(x), Linear+ReLU over `hidden` to `latent`
+    decoder     "mirror" of the encoder (nothing for the identity), or "wide" (RecBoard): one hidden layer of 4 d
+    recon       "squared" error, or 1 - "cosine" (RecBoard)
+    reduction   of the squared error: "sum" over features as |x - x^|^2 says, or "mean"
+    metric      "groups": SC and PD of the batch grouped by prefix, PD over at most `pd_groups` of them;
+                "codewords": RecBoard's stand-ins
+    Inferred: r starts from U(-1, 1) (RecBoard); groups are represented by sum_{m<=l} q_m; codebooks start by
+    Euclidean k-means; reduction.
+    """
+
+    sizes: tuple[int, ...]
+    rating: Literal["softmax", "top1"] = "softmax"
+    temperature: float = 1.0
+    encoder: Literal["identity", "mlp"] = "identity"
+    hidden: tuple[int, ...] = (512, 256, 128, 64)
+    latent: int = 32
+    decoder: Literal["mirror", "wide"] = "mirror"
+    recon: Literal["squared", "cosine"] = "squared"
+    reduction: Literal["mean", "sum"] = "sum"
+    metric: Literal["groups", "codewords"] = "groups"
+    sc_weight: float = 0.01
+    pd_weight: float = 0.01
+    pd_scale: float = 2.0
+    pd_groups: int = 512
+    training: Training = R3_PUBLIC
+
+    def __post_init__(self) -> None:
+        self.training.require_start(self.sizes)
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise SpecError(f"{name} must be {' or '.join(map(repr, known))}, not {getattr(self, name)!r}")
+        if not (self.temperature > 0 and np.isfinite(self.temperature)):
+            raise SpecError(f"temperature must be positive and finite, not {self.temperature}")
+        if min(*self.hidden, self.latent, self.latent) < 1:
+            raise SpecError(f"layers must be at least 1 wide; got hidden {self.hidden}, latent {self.latent}")
+        if self.pd_groups < 2:
+            raise SpecError(f"pd_groups must be at least 2, not {self.pd_groups}")
+
+    def widths(self, d: int) -> tuple[int, ...]:
+        """The encoder's widths; the identity has but one."""
+        return (d, *self.hidden, self.latent) if self.encoder == "mlp" else (d,)
+
+    def decoder_widths(self, d: int) -> tuple[int, ...]:
+        widths = self.widths(d)
+        return widths[::-1] if self.decoder == "mirror" else (widths[-1], 4 * d, d)
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        need("torch", "torch", "training an R3-VAE")
+        return run.check_starts(shape[0], self.sizes, level)
+
+    def fit(self, rows: Rows, run: Run) -> FittedR3VAE:
+        self.check(rows.shape, rows.width, run)
+        from .r3vae_network import R3VAENetwork
+        from .train import train
+
+        d = rows.shape[1]
+        return self.restore(train(lambda g: R3VAENetwork.new(self, d, g), self.training, rows, run, "r3-vae"), d)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedR3VAE:
+        widths = self.widths(d)
+        return FittedR3VAE(
+            self,
+            require_array(arrays, "reference", (widths[-1],)),
+            read_layers(arrays, "encoder", widths),
+            read_layers(arrays, "decoder", self.decoder_widths(d)),
+            read_books(arrays, self.sizes, widths[-1], "cosine"),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FittedR3VAE(FittedBooks):
+    spec: R3VAE
+    reference: NDArray[Any]
+    encoder: tuple[Layer, ...]
+    decoder: tuple[Layer, ...]
+    books: tuple[Centroids, ...]
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return {"reference": self.reference} | self.layers_and_books
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        e, columns = self._project(x)[1], []
+        for book in self.books:
+            columns.append(book.assign(single(e), codes))
+            e = e - self._taken(e, book, columns[-1])
+        return namespace(e).stack(columns, 1)
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        """What the reconstruction misses, x - x^, of the width of x."""
+        along, e = self._project(x)
+        own, rebuilt = codes[:, codes.shape[1] - len(self.sizes) :], along
+        for level, book in enumerate(self.books):
+            q = self._taken(e, book, own[:, level])
+            rebuilt, e = rebuilt + q, e - q
+        return x - like(forward(rebuilt, self.decoder), x)
+
+    def _project(self, x: Array) -> tuple[Array, Array]:
+        """The part of E(x) along the reference, and the rest, in float64."""
+        z = forward(x, self.encoder)
+        rest = residual(z, like(self.reference, z)[None, :], keep=0.0)
+        return z - rest, rest
+
+    def _taken(self, e: Array, book: Centroids, code: Array) -> Array:
+        """q of every row, in float64: (n, e)."""
+        c = like(book.centroids, e)
+        if self.spec.rating == "top1":
+            chosen = unit(c[code])
+            return (unit(e) * chosen).sum(axis=-1, keepdims=True) * chosen
+        return product(softmax(product(unit(e), unit(c).T) / self.spec.temperature), c)
+
+
+def softmax(score: Array) -> Array:
+    """exp of every row, made to sum to one: (n, K) -> (n, K)."""
+    if not isinstance(score, np.ndarray):
+        return double(score).softmax(dim=1)
+    weight = np.exp(score - score.max(axis=1, keepdims=True))
+    return weight / weight.sum(axis=1, keepdims=True)
+
+
+_CHOICES = {
+    "rating": ("softmax", "top1"),
+    "encoder": ("identity", "mlp"),
+    "decoder": ("mirror", "wide"),
+    "recon": ("squared", "cosine"),
+    "reduction": ("mean", "sum"),
+    "metric": ("groups", "codewords"),
+}

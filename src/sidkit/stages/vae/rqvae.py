@@ -1,0 +1,140 @@
+"""RQ-VAE: an encoder, residual quantization of its output, a decoder, trained together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engine.arrays import like, namespace
+from ...errors import SpecError, need
+from ...geometry import Array
+from ...rows.local import Rows
+from ..cluster.kmeans import Centroids
+from ..stage import Run
+from .books import FittedBooks, read_books
+from .mlp import Layer, forward, read_layers, single
+from .training import PUBLIC, Training
+
+__all__ = ["RQVAE", "FittedRQVAE"]
+
+
+@dataclass(frozen=True)
+class RQVAE:
+    """One token per size, decided in the latent space of a learned encoder.
+
+        z = E(x), r_1 = z;   c_l = argmin_k |r_l - e_l[k]|^2,   r_{l+1} = r_l - e_l[c_l];   x^ = D(sum_l e_l[c_l])
+        loss = |x - x^|^2 + quant_weight * over levels of (|sg(r_l) - q_l|^2 + beta |r_l - sg(q_l)|^2)
+
+    E is Linear+ReLU over `hidden` to `latent`, D its mirror. Codebooks start by k-means on the first batch, level
+    after level. The defaults are those of the public TIGER pipeline.
+
+    reduction       "mean": means over elements and over levels; "sum": sums over features and levels, mean over rows
+    residual_grad   whether what a level leaves carries the encoder's gradient to the next: "detached", as LC-Rec
+                    and its family do, so that only the first level's commitment moves the encoder; or "through"
+    sinkhorn        epsilon per level of the balanced assignment in training, 0 for none; a single number is for the
+                    last level alone. Tokens are always the nearest codewords.
+
+    Inferred: the start is our own k-means (k-means++ draw, an empty cluster splits the heaviest) rather than
+    scikit-learn's; "through" subtracts sg(q), so that codebooks learn from their own level only.
+    """
+
+    sizes: tuple[int, ...]
+    hidden: tuple[int, ...] = (512, 256, 128, 64)
+    latent: int = 32
+    beta: float = 0.25
+    quant_weight: float = 1.0
+    reduction: Literal["mean", "sum"] = "mean"
+    residual_grad: Literal["detached", "through"] = "detached"
+    sinkhorn: float | tuple[float, ...] = 0.003
+    sinkhorn_iterations: int = 50
+    training: Training = PUBLIC
+
+    def __post_init__(self) -> None:
+        self.training.require_start(self.sizes)
+        for width in (*self.hidden, self.latent):
+            if width < 1:
+                raise SpecError(f"layers must be at least 1 wide; got hidden {self.hidden}, latent {self.latent}")
+        if self.reduction not in ("mean", "sum"):
+            raise SpecError(f"reduction must be 'mean' or 'sum', not {self.reduction!r}")
+        if self.residual_grad not in ("detached", "through"):
+            raise SpecError(f"residual_grad must be 'detached' or 'through', not {self.residual_grad!r}")
+        if len(self.balance) != len(self.sizes) or min(self.balance) < 0:
+            raise SpecError(f"sinkhorn needs one epsilon, or one for each of {len(self.sizes)} levels: {self.sinkhorn}")
+
+    @property
+    def balance(self) -> tuple[float, ...]:
+        """The Sinkhorn epsilon of every level; 0 where it is off."""
+        if isinstance(self.sinkhorn, tuple):
+            return self.sinkhorn
+        return (*(0.0 for _ in self.sizes[1:]), self.sinkhorn)
+
+    def widths(self, d: int) -> tuple[int, ...]:
+        """The encoder's widths, from the rows to the latent space; the decoder's are the same backwards."""
+        return (d, *self.hidden, self.latent)
+
+    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+        need("torch", "torch", "training an RQ-VAE")
+        return run.check_starts(shape[0], self.sizes, level)
+
+    def fit(self, rows: Rows, run: Run) -> FittedRQVAE:
+        self.check(rows.shape, rows.width, run)
+        from .rqvae_network import RQVAENetwork
+        from .train import train
+
+        d = rows.shape[1]
+        return self.restore(train(lambda g: RQVAENetwork.new(self, d, g), self.training, rows, run, "rq-vae"), d)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedRQVAE:
+        """Weights without a decoder are accepted: they give tokens, and nothing to pass on."""
+        widths = self.widths(d)
+        decoder = any(name.startswith("decoder.") for name in arrays)
+        return FittedRQVAE(
+            self,
+            read_layers(arrays, "encoder", widths),
+            read_layers(arrays, "decoder", widths[::-1]) if decoder else (),
+            read_books(arrays, self.sizes, self.latent, "euclidean"),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRQVAE(FittedBooks):
+    spec: RQVAE
+    encoder: tuple[Layer, ...]
+    decoder: tuple[Layer, ...]  # () where none was given
+    books: tuple[Centroids, ...]
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        return self.layers_and_books
+
+    def latent(self, x: Array) -> Array:
+        """z = E(x) in float32: (n, latent)."""
+        return single(forward(x, self.encoder))
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        r, columns = self.latent(x), []
+        for book in self.books:
+            columns.append(book.assign(r, codes))
+            r = r - like(book.centroids, r)[columns[-1]]
+        return namespace(r).stack(columns, 1)
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        """What the reconstruction misses, x - x^, of the width of x."""
+        if not self.decoder:
+            raise SpecError("this RQ-VAE came without a decoder, so no stage can follow it; give its decoder's weights")
+        own = codes[:, codes.shape[1] - len(self.sizes) :]
+        return x - like(self._decoded(own, x), x)
+
+    def reconstruct(self, codes: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        """x^ of these tokens, (n, len(sizes)): (n, d)."""
+        if not self.decoder:
+            raise SpecError("this RQ-VAE came without a decoder and cannot reconstruct; give its decoder's weights")
+        made: NDArray[Any] = single(self._decoded(codes, np.empty((0, 0), np.float32)))
+        return made
+
+    def _decoded(self, codes: Array, x: Array) -> Array:
+        return forward(sum(like(book.centroids, x)[codes[:, i]] for i, book in enumerate(self.books)), self.decoder)

@@ -1,0 +1,219 @@
+"""Every published tokenizer and ablation, as a composition of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from inspect import signature
+from typing import Any, Literal
+
+from ..errors import SpecError, did_you_mean
+from ..stages.cluster import GMM, Cluster, KMeans, PerParent
+from ..stages.level import PROJECT, SUBTRACT, Level, Residual
+from ..stages.prepare import Normalize, RemoveMean
+from ..stages.product import OPQ, PQ
+from ..stages.scalar import FSQ
+from ..stages.stage import Stage
+from .tokenizer import Tokenizer
+from .vae_recipes import r3_vae, rq_vae
+
+__all__ = [
+    "RECIPES",
+    "hybrid",
+    "opq_kmeans",
+    "pq_kmeans",
+    "prq_kmeans",
+    "prq_opq",
+    "r3_vae",
+    "recipe",
+    "res_kmeans_fsq",
+    "retain",
+    "rq_gmm",
+    "rq_kmeans",
+    "rq_opq",
+    "rq_vae",
+    "without_global",
+    "without_projection",
+    "without_soft",
+]
+
+PUBLIC = (256, 256, 256)  # the paper's public setting
+
+
+def prq_kmeans(sizes: Sequence[int] = PUBLIC, top_k: int = 2, beta: float = 15.0, iterations: int = 25) -> Tokenizer:
+    """PRQ-KMeans (paper, Algorithm 1): global component removal, top-k soft cosine k-means, projection residuals."""
+    levels = (Level(KMeans(K, "cosine", top_k, beta, iterations), PROJECT) for K in sizes)
+    return Tokenizer((Normalize(), RemoveMean(), *levels), "prq-kmeans")
+
+
+def rq_kmeans(sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
+    """RQ-KMeans (paper, Eqs. 1 and 2): Euclidean k-means, whole-centroid subtraction.
+
+    normalize   residuals scaled to length one before the next level, as OneSearch and the paper's industrial
+                analysis do, and inputs likewise; False is the plain variant, in which centroids add up to the input.
+    """
+    levels = (Level(_plain(K, iterations, normalize), Residual(1.0, normalize)) for K in sizes)
+    return Tokenizer((*([Normalize()] if normalize else []), *levels), "rq-kmeans")
+
+
+def _plain(size: int, iterations: int, normalize: bool) -> KMeans:
+    return KMeans(size, "euclidean", iterations=iterations, skip_zero=normalize)
+
+
+def without_global(
+    sizes: Sequence[int] = PUBLIC, top_k: int = 2, beta: float = 15.0, iterations: int = 25
+) -> Tokenizer:
+    """PRQ-KMeans without global component removal (paper, "- Global")."""
+    levels = (Level(KMeans(K, "cosine", top_k, beta, iterations), PROJECT) for K in sizes)
+    return Tokenizer((Normalize(), *levels), "without-global")
+
+
+def without_soft(sizes: Sequence[int] = PUBLIC, iterations: int = 25) -> Tokenizer:
+    """PRQ-KMeans with hard centroid updates (paper, "- Soft")."""
+    return replace(prq_kmeans(sizes, top_k=1, iterations=iterations), name="without-soft")
+
+
+def without_projection(
+    sizes: Sequence[int] = PUBLIC,
+    top_k: int = 2,
+    beta: float = 15.0,
+    iterations: int = 25,
+    scale: float = 0.5,
+    normalize: bool = True,
+) -> Tokenizer:
+    """PRQ-KMeans with Euclidean fitting and assignment and whole-centroid subtraction (paper, "- Projection").
+
+    The paper leaves two things open, both fields here: the `scale` of squared distance in the soft weights
+    (see `KMeans`), and whether residuals are scaled to length one before the next level (`normalize`).
+    """
+    levels = (Level(KMeans(K, "euclidean", top_k, beta, iterations, scale), Residual(1.0, normalize)) for K in sizes)
+    return Tokenizer((Normalize(), RemoveMean(), *levels), "without-projection")
+
+
+def retain(keep: float = 0.5, sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
+    """The paper's retention study (Eq. 5): RQ-KMeans whose first level keeps this share of its carryover.
+
+    keep = 1 is rq_kmeans, keep = 0 removes the carryover completely. The same seed gives the same first level for
+    every keep, so only the levels after it differ.
+    """
+    first, *others = sizes
+    levels = (
+        Level(_plain(first, iterations, normalize), Residual(keep, normalize)),
+        *(Level(_plain(K, iterations, normalize), Residual(1.0, normalize)) for K in others),
+    )
+    return Tokenizer((*([Normalize()] if normalize else []), *levels), "retain")
+
+
+def rq_gmm(
+    sizes: Sequence[int] = PUBLIC, iterations: int = 30, floor: float = 1e-6, normalize: bool = True
+) -> Tokenizer:
+    """RQ-GMM: a diagonal Gaussian mixture per level, hard choice, its mean subtracted.
+
+    normalize   as in `rq_kmeans`, which the paper compares it with (inferred).
+    """
+    levels = (Level(GMM(K, iterations, floor, skip_zero=normalize), Residual(1.0, normalize)) for K in sizes)
+    return Tokenizer((*([Normalize()] if normalize else []), *levels), "rq-gmm")
+
+
+def pq_kmeans(sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
+    """PQ-KMeans: independent k-means in each block of coordinates; tokens are parallel, not nested."""
+    return Tokenizer((*([Normalize()] if normalize else []), PQ(tuple(sizes), iterations)), "pq-kmeans")
+
+
+def opq_kmeans(
+    sizes: Sequence[int] = PUBLIC, alternations: int = 25, first: int = 25, steps: int = 1, normalize: bool = True
+) -> Tokenizer:
+    """OPQ-KMeans: PQ-KMeans after a learned rotation, refined in turns with the codebooks."""
+    stage = OPQ(tuple(sizes), alternations, first, steps)
+    return Tokenizer((*([Normalize()] if normalize else []), stage), "opq-kmeans")
+
+
+def hybrid(prefix: Tokenizer, third: Cluster, suffix: Stage, name: str = "", rule: Residual = SUBTRACT) -> Tokenizer:
+    """A residual prefix, a third level under it, and a suffix that quantizes what the third level leaves."""
+    return Tokenizer((*prefix.stages, Level(third, rule), suffix), name)
+
+
+INDUSTRIAL = (1024, 512, 128, 64, 64)  # the paper's five-level setting
+
+
+def rq_opq(
+    sizes: Sequence[int] = INDUSTRIAL, iterations: int = 25, parents: Literal["prefix", "last"] = "prefix"
+) -> Tokenizer:
+    """RQ-OPQ (OneSearch): two RQ-KMeans levels, a third with a codebook per parent, two OPQ tokens of what is left."""
+    first, second, third, *suffix = _five(sizes)
+    return hybrid(
+        rq_kmeans((first, second), iterations), PerParent(third, iterations, parents), OPQ(tuple(suffix)), "rq-opq"
+    )
+
+
+def prq_opq(
+    sizes: Sequence[int] = INDUSTRIAL,
+    top_k: int = 5,
+    beta: float = 15.0,
+    iterations: int = 25,
+    parents: Literal["prefix", "last"] = "prefix",
+) -> Tokenizer:
+    """PRQ-OPQ: RQ-OPQ with PRQ-KMeans in its first two levels."""
+    first, second, third, *suffix = _five(sizes)
+    return hybrid(
+        prq_kmeans((first, second), top_k, beta, iterations),
+        PerParent(third, iterations, parents),
+        OPQ(tuple(suffix)),
+        "prq-opq",
+    )
+
+
+def res_kmeans_fsq(
+    sizes: Sequence[int] = INDUSTRIAL,
+    iterations: int = 25,
+    projection: Literal["learned", "itq", "random"] = "learned",
+    normalize: bool = True,
+) -> Tokenizer:
+    """ResKmeansFSQ (QARM V2): three RQ-KMeans levels, then a joint binary code of what is left, split into tokens.
+
+    normalize   as in `rq_kmeans`; the residual that reaches the binary code is then of length one too (inferred).
+    """
+    first, second, third, *suffix = _five(sizes)
+    bits = [size.bit_length() - 1 for size in suffix]
+    if any(2**bit != size for bit, size in zip(bits, suffix, strict=True)) or len(set(bits)) != 1:
+        raise SpecError(f"the FSQ tokens need equal sizes that are powers of two, not {tuple(suffix)}")
+    prefix = rq_kmeans((first, second, third), iterations, normalize)
+    return Tokenizer((*prefix.stages, FSQ(sum(bits), len(bits), projection)), "res-kmeans-fsq")
+
+
+def _five(sizes: Sequence[int]) -> tuple[int, ...]:
+    if len(sizes) < 4:
+        raise SpecError(f"a hybrid needs three sizes and its suffix, such as 1024-512-128-64-64, not {tuple(sizes)}")
+    return tuple(sizes)
+
+
+_ALL: tuple[Callable[..., Tokenizer], ...] = (
+    prq_kmeans,
+    rq_kmeans,
+    rq_gmm,
+    pq_kmeans,
+    opq_kmeans,
+    rq_vae,
+    r3_vae,
+    rq_opq,
+    res_kmeans_fsq,
+    prq_opq,
+    without_global,
+    without_soft,
+    without_projection,
+    retain,
+)
+RECIPES: dict[str, Callable[..., Tokenizer]] = {make.__name__.replace("_", "-"): make for make in _ALL}
+
+
+def recipe(name: str, **options: Any) -> Tokenizer:
+    """The recipe of that name (dashes or underscores), with options that it knows."""
+    key = name.replace("_", "-")
+    if key not in RECIPES:
+        raise SpecError(f"no recipe {name!r}{did_you_mean(key, RECIPES)} (known: {', '.join(RECIPES)})")
+    known = signature(RECIPES[key]).parameters
+    takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    for option in options:
+        if option not in known and not takes_more:
+            raise SpecError(f"{key} has no option {option!r} (it has: {', '.join(known)})")
+    return RECIPES[key](**options)

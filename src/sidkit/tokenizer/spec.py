@@ -1,0 +1,129 @@
+"""A tokenizer's spec as plain JSON values and back, checked on the way in.
+
+    {"kind": "Level", "cluster": {"kind": "KMeans", "size": 256, ...}, "rule": {"kind": "Residual", ...}}
+
+A kind is the name of a frozen dataclass of plain fields. sidkit's own are listed in KINDS; other packages add theirs
+through the entry point group `sidkit.stages`. Reading a spec never imports anything a file names by path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from ..errors import SpecError, did_you_mean
+
+__all__ = ["KINDS", "from_plain", "kind_named", "to_plain"]
+
+KINDS: dict[str, str] = {
+    "Normalize": "sidkit.stages.prepare",
+    "RemoveMean": "sidkit.stages.prepare",
+    "Level": "sidkit.stages.level",
+    "Residual": "sidkit.stages.level",
+    "KMeans": "sidkit.stages.cluster.kmeans",
+    "GMM": "sidkit.stages.cluster.gmm",
+    "PerParent": "sidkit.stages.cluster.per_parent",
+    "Balanced": "sidkit.stages.cluster.balanced",
+    "PQ": "sidkit.stages.product",
+    "OPQ": "sidkit.stages.product",
+    "FSQ": "sidkit.stages.scalar",
+    "RQVAE": "sidkit.stages.vae.rqvae",
+    "R3VAE": "sidkit.stages.vae.r3vae",
+    "Training": "sidkit.stages.vae.training",
+}
+
+ENTRY_POINTS = "sidkit.stages"
+
+
+def to_plain(spec: Any) -> Any:
+    """Dataclasses, tuples and numbers as dicts, lists and numbers."""
+    if is_dataclass(spec):
+        return {"kind": type(spec).__name__} | {f.name: to_plain(getattr(spec, f.name)) for f in fields(spec)}
+    if isinstance(spec, tuple | list):
+        return [to_plain(item) for item in spec]
+    return spec.item() if isinstance(spec, np.generic) else spec
+
+
+def from_plain(plain: Any, where: str = "spec") -> Any:
+    """The inverse of `to_plain`; unknown kinds, unknown keys and wrong types are errors that name the place."""
+    if isinstance(plain, Mapping):
+        return _build(plain, where)
+    if isinstance(plain, list):
+        return tuple(from_plain(item, f"{where}[{i}]") for i, item in enumerate(plain))
+    if plain is None or isinstance(plain, bool | int | float | str):
+        return plain
+    raise SpecError(f"{where}: cannot read a value of type {type(plain).__name__}")
+
+
+def kind_named(name: str, where: str = "spec") -> type[Any]:
+    """The dataclass behind a kind."""
+    if name in KINDS:
+        return getattr(import_module(KINDS[name]), name)  # type: ignore[no-any-return]
+    for point in _plugins():
+        if point.name == name:
+            found = point.load()
+            if not (isinstance(found, type) and is_dataclass(found)):
+                raise SpecError(f"entry point {name!r} of {ENTRY_POINTS} is not a dataclass")
+            return found
+    known = [*KINDS, *(point.name for point in _plugins())]
+    raise SpecError(f"{where}: unknown kind {name!r}{did_you_mean(name, known)}")
+
+
+@cache
+def _plugins() -> tuple[Any, ...]:
+    return tuple(entry_points(group=ENTRY_POINTS))
+
+
+def _build(plain: Mapping[str, Any], where: str) -> Any:
+    name = plain.get("kind")
+    if not isinstance(name, str):
+        raise SpecError(f"{where}: an object needs a 'kind', such as {', '.join(list(KINDS)[:3])}")
+    kind = kind_named(name, where)
+    hints = get_type_hints(kind)
+    known = {f.name for f in fields(kind) if f.init}
+    values = {}
+    for key, value in plain.items():
+        if key == "kind":
+            continue
+        if key not in known:
+            raise SpecError(f"{where}: {name} has no field {key!r}{did_you_mean(key, known)}")
+        values[key] = from_plain(value, f"{where}.{key}")
+        if not _fits(values[key], hints[key]):
+            raise SpecError(f"{where}.{key}: {value!r} does not fit {_say(hints[key])}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        missing = sorted(known - set(values))
+        raise SpecError(f"{where}: {name} is incomplete (not given: {', '.join(missing)})") from error
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inside = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_fits(value, option) for option in inside)
+    if origin is Literal:
+        return value in inside
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if len(inside) == 2 and inside[1] is Ellipsis:
+            return all(_fits(item, inside[0]) for item in value)
+        return len(value) == len(inside) and all(_fits(v, h) for v, h in zip(value, inside, strict=True))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint in (int, bool, str, NoneType):
+        return type(value) is hint
+    return is_dataclass(value)  # a part of a kind of its own: protocols are checked when it is used
+
+
+def _say(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")

@@ -1,0 +1,98 @@
+"""Encoding window by window, each kept on disk once done, so that a killed run goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.inputs import as_rows, as_source
+from ..files.checkpoint import Checkpoint
+from ..progress import Progress
+from ..rows.checks import Checked
+from ..rows.device import chosen, place_of
+from ..rows.local import Wrapped
+from .card import fingerprint, unchanged
+from .spec import to_plain
+
+if TYPE_CHECKING:
+    from .tokenizer import FittedTokenizer
+
+__all__ = ["Window", "encode_in_windows", "identity_of"]
+
+WINDOW = 1 << 20  # rows that a killed run may lose
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Wrapped):
+    """Some rows of a source that lie together, numbered from 0."""
+
+    start: int
+    stop: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.stop - self.start, self.source.shape[1]
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        left = self.shape[0] - start
+        for x in self.source.chunks(size, self.start + start):
+            yield x[:left]
+            left -= len(x)
+            if left <= 0:
+                return
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(numbers + self.start)
+
+    def name(self, row: int) -> str:
+        return self.source.name(row + self.start)
+
+
+def encode_in_windows(
+    fitted: FittedTokenizer,
+    X: Any,
+    device: str,
+    report: Progress,
+    folder: str | Path,
+    ran: dict[str, Any] | None = None,
+) -> NDArray[np.int32]:
+    """The tokens of all rows; those of windows that lie in the folder are not computed again.
+
+    ran, where given, is filled with where the others were.
+    """
+    source = Checked(as_source(X), np.dtype(fitted.dtype))
+    rows = as_rows(source, "cpu", report, d=fitted.d, check="done")
+    device = chosen(device, source, sum(fitted.sizes) if fitted.dtype == "float32" else 0.0)
+    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16) + unchanged(source)))
+    out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
+    report.start("encode", len(out))
+    for start in range(0, len(out), WINDOW):
+        window = Window(source, start, min(start + WINDOW, len(out)))
+        saved = kept.load(f"rows-{start}")
+        if saved is None:
+            part = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check="done").map(fitted.chain)
+            codes = part.codes()
+            if ran is not None:
+                ran.update(place_of(part, encoding=True))
+            kept.save(f"rows-{start}", {"codes": codes}, {})
+        else:
+            codes = saved[0]["codes"]
+            report.advance(len(codes))
+        out[start : window.stop] = codes
+    return out
+
+
+def identity_of(fitted: FittedTokenizer, mark: str) -> str:
+    """What must be equal for an interrupted encoding to be gone on with."""
+    weights = hashlib.sha256()
+    for stage in fitted.stages:
+        for name, array in sorted(stage.arrays.items()):
+            weights.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return json.dumps([to_plain(fitted.spec.stages), fitted.dtype, weights.hexdigest(), mark, WINDOW])
