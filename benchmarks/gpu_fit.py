@@ -24,7 +24,7 @@ import sidkit
 from sidkit.engine.cuda import engine as cuda
 from sidkit.geometry import unit
 from sidkit.rows.cuda import SPARE, DeviceRows, Resident, Streamed
-from sidkit.rows.local import ArraySource
+from sidkit.rows.sources import ArraySource
 from sidkit.stages.cluster import Balanced
 from sidkit.stages.level import SUBTRACT, Level
 from sidkit.tokenizer.recipes import recipe

@@ -31,7 +31,7 @@ import sidkit
 from sidkit.data.embeddings import open_embeddings
 from sidkit.engine import native
 from sidkit.progress import Silent
-from sidkit.tokenizer.windows import Window
+from sidkit.rows.sources import Window
 
 RESULTS = Path(__file__).with_name("results") / "out_of_core.json"
 ROWS, D, FILE = 16_843_945, 128, 1_000_000

@@ -83,7 +83,8 @@ def serialized(value: object) -> int:
 
 def measure_time(args: argparse.Namespace) -> dict[str, object]:
     import sidkit
-    from sidkit.rows.local import ArraySource, LocalRows
+    from sidkit.rows.local import LocalRows
+    from sidkit.rows.sources import ArraySource
 
     spec = sidkit.prq_kmeans(sizes=SIZES, top_k=TOP_K, iterations=args.iterations)
     path = prepared(args.rows, args.folder)

@@ -76,13 +76,23 @@ def test_fit_prints_quality_and_the_next_command(files, tmp_path):
 
 
 def test_help_lists_every_command_with_a_line_on_it():
-    from sidkit.cli.app import COMMANDS, app
+    from sidkit.cli.commands import COMMANDS, GROUPS
 
     told = sidkit("--help").split("Commands:\n")[1].splitlines()
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in told}
-    assert list(lines) == [*COMMANDS, "case"]
-    assert {name: lines[name] for name in COMMANDS} == COMMANDS
-    assert set(COMMANDS) == {command.callback.__name__ for command in app.registered_commands}
+    assert lines == {one.call.__name__: one.summary for one in COMMANDS} | {
+        name: group.summary for name, group in GROUPS.items()
+    }
+    assert list(lines) == [*(one.call.__name__ for one in COMMANDS), *GROUPS]
+
+
+def test_a_command_lives_in_the_file_named_after_it():
+    from sidkit.cli.commands import COMMANDS, GROUPS
+
+    for one in COMMANDS:
+        assert one.call.__module__ == f"sidkit.cli.{one.call.__name__}"
+    for name, group in GROUPS.items():
+        assert {one.call.__module__ for one in group.commands} == {f"sidkit.cli.{name}"}
 
 
 def test_report_prints_a_line_per_level(made):

@@ -7,7 +7,8 @@ import pytest
 
 import sidkit
 from conftest import planted
-from sidkit.rows.local import ArraySource, LocalRows
+from sidkit.rows.local import LocalRows
+from sidkit.rows.sources import ArraySource
 from sidkit.stages.cluster import GMM, Balanced, KMeans, PerParent
 from sidkit.stages.cluster.gmm import Mixture
 from sidkit.stages.level import SUBTRACT, Level

@@ -325,7 +325,8 @@ def fitted():
 @pytest.mark.parametrize("spare", [1 << 30, 300 * 24])
 def test_rows_on_the_device_are_the_rows_on_the_host(fitted, spare):
     from sidkit.rows.cuda import DeviceRows, Resident
-    from sidkit.rows.local import ArraySource, LocalRows
+    from sidkit.rows.local import LocalRows
+    from sidkit.rows.sources import ArraySource
 
     tokenizer, x = fitted
     host, device = LocalRows(ArraySource(x)), DeviceRows(Resident(torch.from_numpy(x).to(DEVICE)), spare=spare)
@@ -364,7 +365,7 @@ def test_a_fit_gets_16_bit_rows_only_where_they_have_length_one(fitted):
 def test_chunks_from_files_pass_through_two_buffers(monkeypatch):
     pytest.importorskip("triton", reason="Triton is not installed")
     from sidkit.rows import cuda_memory as held
-    from sidkit.rows.local import ArraySource
+    from sidkit.rows.sources import ArraySource
 
     monkeypatch.setattr(held, "_pinned", lambda n, d: torch.empty(n, d))
     x = np.random.default_rng(0).normal(size=(103, 4)).astype(np.float16)
@@ -420,7 +421,7 @@ def test_gpu_and_cpu_encode_alike():
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_streamed_rows_are_the_resident_rows(dtype):
     from sidkit.rows.cuda import DeviceRows, Resident, Streamed, on_device
-    from sidkit.rows.local import ArraySource
+    from sidkit.rows.sources import ArraySource
     from sidkit.stages.prepare import FittedNormalize
 
     class File(ArraySource):  # a source that is not plain memory: goes through the pinned buffers

@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch", reason="the GPU engine needs torch")
 
 import sidkit  # noqa: E402
 from sidkit.rows import device as place  # noqa: E402
-from sidkit.rows.local import ArraySource, LocalRows  # noqa: E402
+from sidkit.rows.local import LocalRows  # noqa: E402
+from sidkit.rows.sources import ArraySource  # noqa: E402
 from sidkit.stages.cluster import GMM, Balanced, PerParent, per_parent  # noqa: E402
 from sidkit.stages.level import SUBTRACT, Level  # noqa: E402
 from sidkit.stages.product import OPQ  # noqa: E402

@@ -18,7 +18,7 @@ import pytest
 import sidkit.data.ids as ids_module
 from sidkit.data.embeddings import open_embeddings, without
 from sidkit.errors import InputError, MissingExtraError
-from sidkit.rows.local import ArraySource, Source
+from sidkit.rows.sources import ArraySource, Source
 
 X = (np.arange(40, dtype=np.float32).reshape(10, 4) - 17) / 8  # exact in float16, and as bfloat16
 IDS = [f"item-{i}" for i in range(10)]

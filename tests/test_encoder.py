@@ -13,7 +13,8 @@ from sidkit.embed.store import FORMAT, NAMES
 from sidkit.embed.text import embed_texts
 from sidkit.embed.tfidf import TfIdf
 from sidkit.errors import InputError, MissingExtraError, SpecError, StoreError
-from sidkit.files.checkpoint import _digest, read_state, write_state
+from sidkit.files.checkpoint import _digest
+from sidkit.files.folder import read_state, write_state
 
 TEXTS = ["red shoes for women", "crimson sneakers", "coffee mug", "a tea mug", "tea, coffee, shoes", "red sneakers"]
 

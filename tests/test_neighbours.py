@@ -8,7 +8,7 @@ import pytest
 from conftest import planted
 from sidkit.errors import InputError, SpecError
 from sidkit.measure.neighbours import neighbour_agreement
-from sidkit.rows.local import ArraySource
+from sidkit.rows.sources import ArraySource
 
 
 def test_four_items_by_hand():

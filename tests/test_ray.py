@@ -18,7 +18,8 @@ import sidkit
 from sidkit.data.embeddings import open_embeddings
 from sidkit.fleet.shards import Shard, add_shards, plan
 from sidkit.progress import Silent
-from sidkit.rows.local import LocalRows, add_in_tree
+from sidkit.rows.local import LocalRows
+from sidkit.rows.seam import add_in_tree
 from sidkit.tokenizer.recipes import recipe
 
 ray = pytest.importorskip("ray", reason="the ray extra is not installed")

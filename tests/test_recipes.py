@@ -11,7 +11,8 @@ import pytest
 
 import sidkit
 from sidkit.report.compare import compare
-from sidkit.rows.local import ArraySource, LocalRows
+from sidkit.rows.local import LocalRows
+from sidkit.rows.sources import ArraySource
 from sidkit.tokenizer.recipes import RECIPES, recipe
 from sidkit.tokenizer.spec import from_plain, to_plain
 

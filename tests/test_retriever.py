@@ -741,7 +741,7 @@ class TestCommands:
 
         import rich.console
 
-        from sidkit.cli.recommending import print_figures
+        from sidkit.cli.printing import print_figures
 
         screen, make = StringIO(), rich.console.Console
         monkeypatch.setattr(

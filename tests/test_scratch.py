@@ -11,7 +11,7 @@ import sidkit
 from sidkit.data.embeddings import open_embeddings, without
 from sidkit.progress import Silent
 from sidkit.rows import scratch
-from sidkit.rows.local import ArraySource
+from sidkit.rows.sources import ArraySource
 
 
 @pytest.fixture

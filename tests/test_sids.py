@@ -4,7 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from sidkit.sids.table import SidTable, Template, prefix_numbers
+from sidkit.sids.prefixes import prefix_numbers
+from sidkit.sids.table import SidTable
+from sidkit.sids.template import Template
 
 CODES = np.array([[1, 0, 2], [0, 1, 1], [1, 0, 2], [1, 1, 0]])
 IDS = ["w", "x", "y", "z"]

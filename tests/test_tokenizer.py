@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import sidkit
 from conftest import planted
-from sidkit.rows.local import ArraySource, LocalRows
+from sidkit.rows.local import LocalRows
+from sidkit.rows.sources import ArraySource
 from sidkit.stages.cluster import KMeans
 from sidkit.stages.level import PROJECT, Level, Residual
 from sidkit.stages.prepare import Normalize, RemoveMean

@@ -12,7 +12,8 @@ import sidkit
 from conftest import planted
 from sidkit.errors import InputError, MissingExtraError, SpecError, StoreError
 from sidkit.files.checkpoint import Checkpoint
-from sidkit.rows.local import ArraySource, LocalRows
+from sidkit.rows.local import LocalRows
+from sidkit.rows.sources import ArraySource
 from sidkit.sids.coherence import coherence
 from sidkit.stages.stage import Run
 from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training, fitted_rqvae, r3_vae, rq_vae

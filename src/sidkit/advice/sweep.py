@@ -13,8 +13,9 @@ from ..data.inputs import as_source
 from ..errors import InputError, SpecError
 from ..progress import Progress, Silent
 from ..rows.checks import require_good_rows
-from ..rows.local import CHUNK, Source
-from ..sids.table import prefix_numbers
+from ..rows.seam import CHUNK
+from ..rows.sources import Source
+from ..sids.prefixes import prefix_numbers
 from ..tokenizer.tokenizer import Tokenizer
 from .candidates import Advice, Sizes, Target, choose
 from .intervals import Run, judged, pairs_of

@@ -1,20 +1,17 @@
-"""The command line: parses, calls, prints. No algorithm lives here. One module per family of commands."""
+"""The command line: parses, calls, prints. No algorithm lives here.
 
-from . import demo, embedding, exploring, fitting, judging, recommending, side_by_side, sizing, viewing
-from .app import app, list_commands, main
+commands.py          every command, in the order of `sidkit --help`: the one place where a command is registered
+NAME.py              `sidkit NAME`: its options, its help, and the call
+options.py, ray.py   options that several commands share, and how their texts are read
+terminal.py          progress bars
+printing.py, print_judgement.py   tables
+reference.py         docs/cli.md, made from the commands
+app.py               the application, and how errors end it
+"""
 
-__all__ = [
-    "app",
-    "demo",
-    "embedding",
-    "exploring",
-    "fitting",
-    "judging",
-    "main",
-    "recommending",
-    "side_by_side",
-    "sizing",
-    "viewing",
-]
+from .app import app, main
+from .commands import register
 
-list_commands()
+__all__ = ["app", "main"]
+
+register(app)

@@ -1,7 +1,6 @@
 """The application all commands join, and how it is run."""
 
 import sys
-from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -19,22 +18,6 @@ app = typer.Typer(
 )
 
 
-COMMANDS = {  # as `sidkit --help` lists them; their own help starts with an example
-    "demo": "Everything once, on a shop that is made up",
-    "embed": "Embeddings of texts",
-    "blend": "Embeddings with what people do beside them",
-    "advise": "Which codebook sizes to take",
-    "fit": "A tokenizer from embeddings",
-    "encode": "Semantic IDs of embeddings, by a fitted tokenizer",
-    "report": "How good semantic IDs are: a verdict and its figures",
-    "lookup": "The semantic ID of an item, the items of a semantic ID",
-    "explore": "The tree of semantic IDs, in a browser",
-    "judge": "What semantic IDs are worth, before any training",
-    "show": "The recipes of tokenizers, and what one is made of",
-    "compare": "Tokenizers side by side, over several seeds",
-    "train": "A generative recommender over semantic IDs",
-    "evaluate": "How well a trained recommender recommends",
-}
 INTERRUPTED = 130  # what shells call a process stopped by Ctrl-C
 
 
@@ -43,18 +26,6 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Print the vers
     if version:
         print(f"sidkit {__version__}")
         raise typer.Exit
-
-
-def list_commands() -> None:
-    """Put the commands in order, with a line on each for `sidkit --help`, and keep their examples in one piece."""
-    by_name = {command.callback.__name__: command for command in app.registered_commands if command.callback}
-    for name, command in by_name.items():
-        command.short_help = COMMANDS[name]
-    app.registered_commands.sort(key=[by_name[name] for name in COMMANDS].index)
-    groups = [group.typer_instance for group in app.registered_groups if group.typer_instance]
-    for command in [*by_name.values(), *(one for group in groups for one in group.registered_commands)]:
-        paragraphs = cleandoc(command.callback.__doc__ or "").split("\n\n")
-        command.help = "\n\n".join(f"\b\n{one}" if one.startswith("sidkit ") else one for one in paragraphs)
 
 
 def _farewell(code: int) -> int:

@@ -14,7 +14,7 @@ from ..errors import InputError, SpecError, StoreError
 
 if TYPE_CHECKING:
     from ..progress import Progress
-    from ..rows.local import Source
+    from ..rows.sources import Source
     from ..tokenizer.tokenizer import Tokenizer
 
 
@@ -39,6 +39,14 @@ Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto: a GPU
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
 TemplateOption = Annotated[
     str, typer.Option("--template", help="letters, lc-rec, openonerec, plain, or a token such as '<{letter}_{code}>'")
+]
+
+Items = Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' texts")]
+TextColumn = Annotated[str, typer.Option("--text", help="Its column of texts")]
+Form = Annotated[str, typer.Option("--format", help="table, json, markdown or latex")]
+Sids = Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)]
+SequencesFile = Annotated[
+    Path, typer.Argument(help="Parquet: a list of items per user, or a row per event", show_default=False)
 ]
 
 
@@ -221,3 +229,10 @@ def fresh_unfinished(output: Path, resume: bool) -> Path:
     if not resume:
         discard(folder)
     return folder
+
+
+def require_parquet(output: Path) -> None:
+    from ..data.formats.arrays import READERS
+
+    if str(output) == "-" or output.suffix.lower() in READERS:
+        raise SpecError(f"the output is a Parquet file; name it so, not {output}")

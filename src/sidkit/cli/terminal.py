@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ..report.compare import Comparison
-    from ..sids.template import Template
+    pass
 
-__all__ = ["Terminal", "plain", "print_comparison", "print_items", "print_quality", "print_report", "print_rows"]
+__all__ = ["Terminal", "plain"]
 
 BLANK = "\t\n\v\f\r\x85\u2028\u2029"
 OBEYED = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)]
@@ -78,92 +75,3 @@ class Terminal:
     def place(self, text: str) -> None:
         if self._task is not None:
             self._bars.update(self._task, place=text)
-
-
-def print_quality(figures: Mapping[str, Any], sizes: Sequence[int]) -> None:
-    """The quality of a set of SIDs: overall figures, then one line per level."""
-    console = Console()
-    overall = Table(show_header=False, box=None, pad_edge=False)
-    for label, value in (
-        ("items", f"{figures['items']:,}"),
-        ("distinct SIDs", f"{figures['distinct_sids']:,}"),
-        ("SIDs with one item / distinct SIDs", f"{figures['icr_per_sid']:.2%}"),
-        ("items alone on their SID / items", f"{figures['icr_per_item']:.2%}"),
-        ("items sharing their SID / items", f"{figures['collision_per_item']:.2%}"),
-        ("largest bucket", f"{figures['largest_bucket']:,} items"),
-    ):
-        overall.add_row(label, value)
-    levels = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("level", "size", "codes used", "perplexity", "prefix utilisation", "prefix Gini"):
-        levels.add_column(heading, justify="right")
-    for level, size in enumerate(sizes):
-        levels.add_row(
-            str(level + 1),
-            f"{size:,}",
-            f"{figures['codes_used'][level]:.1%}",
-            f"{figures['perplexity'][level]:,.1f}",
-            f"{figures['utilisation'][level]:.2%}",
-            f"{figures['prefix_gini'][level]:.3f}",
-        )
-    console.print(overall)
-    console.print()
-    console.print(levels)
-
-
-def print_report(facts: Mapping[str, Any], written: Sequence[Any] = ()) -> None:
-    """The verdict, then the quality; where a page was written, the verdict and where it is."""
-    console = Console(highlight=False)
-    told = facts["verdict"]
-    colours = {"good": "green", "watch": "yellow", "poor": "red"}
-    console.print(Text(told["headline"], style=f"bold {colours[told['grade']]}"), soft_wrap=True)
-    for found in told["findings"]:
-        console.print(Text.assemble((f"{found['grade']:>6}  ", colours[found["grade"]]), found["text"]), soft_wrap=True)
-    console.print()
-    if written:
-        for path in written:
-            console.print(Text(f"wrote {path}"), soft_wrap=True)
-    else:
-        print_quality(facts, facts["sizes"])
-
-
-def print_comparison(found: Comparison) -> None:
-    """Tokenizers side by side, best mean bold, second underlined."""
-    styles, ranks = {1: "bold", 2: "underline"}, found.ranks()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("method", no_wrap=True)
-    for heading, _ in found.columns():
-        table.add_column(heading, justify="right")
-    for label in found.figures:
-        cells = zip(found.cells(label), ranks[label], strict=True)
-        table.add_row(Text(plain(label)), *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))
-    console = Console()
-    console = Console(width=max(console.width, 40 + 16 * len(found.columns()))) if not console.is_terminal else console
-    console.print(table)
-    runs = sum(map(len, found.figures.values()))
-    console.print(f"{runs} runs over seeds {', '.join(map(str, found.seeds))}; {found.reused} were on disk already")
-
-
-def print_rows(told: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A few lines, then a table."""
-    console = Console(highlight=False)
-    for line in told:
-        console.print(Text(plain(line)), soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in head:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    console.print(table)
-
-
-def print_items(prefix: str, count: int, items: Sequence[Mapping[str, Any]], form: Template) -> None:
-    """The items under a prefix, texts beside them where known."""
-    console = Console()
-    console.print(f"{plain(prefix)}: {count:,} item{'s' if count != 1 else ''}", markup=False, highlight=False)
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for item in items:
-        sid = form.write(item["codes"])
-        table.add_row(Text(plain(item["item_id"])), Text(plain(sid)), Text(plain(item.get("text", ""))))
-    console.print(table)
-    if count > len(items):
-        console.print(f"… and {count - len(items):,} more (--limit 0 shows all)")

@@ -14,8 +14,10 @@ from ..errors import InputError
 from ..progress import Progress, Silent
 from ..rows.checks import Checked
 from ..rows.device import chosen
-from ..rows.local import ArraySource, LocalRows, Rows, Source
+from ..rows.local import LocalRows
 from ..rows.scratch import checked_copy
+from ..rows.seam import Rows
+from ..rows.sources import ArraySource, Source
 
 __all__ = ["as_rows", "as_source", "is_rows"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import InputError
-from ..rows.local import ArraySource
+from ..rows.sources import ArraySource
 from .ids import require_unique
 
 __all__ = ["read_json_lines"]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..files.address import Where
 from ..rows.chunks import rechunked
-from ..rows.local import Source, Wrapped
-from .source import Embeddings, require_rows
+from ..rows.sources import Source, Wrapped, require_rows
+from .source import Embeddings
 
 __all__ = ["Without", "without"]
 

@@ -1,10 +1,9 @@
-"""`sidkit demo`: a shop made up, embedded, fitted, encoded, and told about."""
+"""`sidkit demo`: a shop is made up, embedded, fitted, encoded and reported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,15 +21,42 @@ from ..tokenizer.recipes import prq_kmeans
 from .catalogue import catalogue
 from .visits import visits
 
-__all__ = ["run_demo"]
+__all__ = ["Branch", "Demo", "Prefix", "run_demo"]
 
 DIMENSIONS = 128
 SIZES = (256, 256, 256)
-PREFIXES, BRANCHES, EXAMPLES = 3, 4, 2  # how much of the tree is told
+PREFIXES, BRANCHES, EXAMPLES = 3, 4, 2  # how much of the tree is shown
 
 
-def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Callable[[], None]:
-    """Do all the work and write it to a folder; the function returned prints the story."""
+class Branch(NamedTuple):
+    """The items of a prefix that share their second token."""
+
+    code: int
+    items: int
+    words: list[str]  # that set it apart from the other branches
+    titles: list[str]
+
+
+class Prefix(NamedTuple):
+    """The items that share a first token."""
+
+    code: int
+    items: int
+    words: list[str]  # that they share
+    branches: list[Branch]
+
+
+class Demo(NamedTuple):
+    """What the demo made: files in a folder, the table, the facts of its report, and a look into the tree."""
+
+    output: Path
+    table: SidTable
+    facts: dict[str, Any]
+    prefixes: list[Prefix]
+
+
+def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Demo:
+    """Do all the work and write it to a folder."""
     if items < max(SIZES):
         raise SpecError(f"the demo needs at least {max(SIZES)} items, not {items}")
     progress.start("catalogue", items)
@@ -55,57 +81,16 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Callabl
     )  # fmt: skip
     with replace_file(output / "report.html") as temporary:
         temporary.write_text(report_page(found, f"A made-up shop of {items:,} products"), encoding="utf-8")
-    return lambda: _tell(output, table, titles, found.facts)
-
-
-def _tell(output: Path, table: SidTable, titles: list[str], facts: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    from ..cli.terminal import print_quality
-
-    console = Console(highlight=False)
-    print_quality(facts, table.sizes)
     counts = WordCounts(titles)
-    console.print("\n[bold]What prefixes share, and what the next token tells apart[/bold]")
-    for prefix in typical_prefixes(table, PREFIXES):
-        _tell_prefix(console, table, counts, titles, prefix)
-    crowded = next((group["sid"] for group in facts["collision_groups"]), "<a_0>")
-    console.print(f"\n[bold]In short[/bold]  {facts['verdict']['headline']}")
-    console.print(f"The whole report, to open in a browser: [cyan]{output}/report.html[/cyan]\n", soft_wrap=True)
-    console.print("[bold]Next[/bold]")
-    for command, what in (
-        (f"sidkit explore {output}/sids.parquet --items {output}/items.parquet", "walk the prefixes in a browser"),
-        (f"sidkit report {output}/sids.parquet", "the figures above, or --json for machines"),
-        (
-            f"sidkit lookup {output}/sids.parquet {table.ids[0]} --items {output}/items.parquet",
-            "an item and its bucket",
-        ),
-        (f"sidkit lookup {output}/sids.parquet '{crowded}' --items {output}/items.parquet", "the fullest bucket"),
-        (
-            f"sidkit encode {output}/tok {output}/items.parquet -o {output}/unique.parquet --spread",
-            "a SID of its own for every item",
-        ),
-        (f"sidkit advise {output}/items.parquet --icr 0.9", "which sizes would tell more items apart"),
-        (f"sidkit compare {output}/items.parquet -o compare.html", "this tokenizer beside another"),
-        (
-            f"sidkit train {output}/sids.parquet {output}/sequences.parquet -o {output}/run "
-            "--preset tiny --history 10 --learning-rate 2e-3 --epochs 5",
-            "a recommender that writes semantic IDs, from what visitors looked at (a minute on a CPU)",
-        ),
-        (f"sidkit fit {output}/items.parquet -o tok/ --sizes 256-256-256", "the same with your own sizes"),
-        (f"sidkit show {output}/tok", "the recipe behind it, as JSON to change"),
-    ):
-        console.print(f"  {command}\n      [dim]{what}[/dim]", soft_wrap=True)
+    prefixes = [_prefix(table, counts, titles, code) for code in typical_prefixes(table, PREFIXES)]
+    return Demo(output, table, found.facts, prefixes)
 
 
-def _tell_prefix(console: Any, table: SidTable, counts: WordCounts, titles: list[str], first: int) -> None:
-    rows = table.rows_of((first,))
-    words = counts.shared(rows) or counts.distinctive(rows)
-    console.print(f"\n[cyan]<a_{first}>[/cyan] {len(rows):,} items: {', '.join(words)}")
-    branches = largest_branches(table, rows, 1, BRANCHES)
-    told = counts.contrast(branches)
-    for branch, apart in zip(branches, told, strict=True):
-        second = int(table.codes[branch[0], 1])
-        console.print(f"   [green]<b_{second}>[/green] {len(branch):>3} {', '.join(apart)}")
-        for row in branch[:EXAMPLES]:
-            console.print(f"            [dim]{titles[int(row)]}[/dim]", markup=True, overflow="ellipsis", no_wrap=True)
+def _prefix(table: SidTable, counts: WordCounts, titles: list[str], code: int) -> Prefix:
+    rows = table.rows_of((code,))
+    groups = largest_branches(table, rows, 1, BRANCHES)
+    branches = [
+        Branch(int(table.codes[group[0], 1]), len(group), words, [titles[int(row)] for row in group[:EXAMPLES]])
+        for group, words in zip(groups, counts.contrast(groups), strict=True)
+    ]
+    return Prefix(code, len(rows), counts.shared(rows) or counts.distinctive(rows), branches)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import SpecError, StoreError
-from ..files.checkpoint import read_state, write_state
+from ..files.folder import read_state, write_state
 from .encoder import Encoder
 
 __all__ = ["beside", "load", "save"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import StoreError
 from ..geometry import Array
 
-__all__ = ["like", "namespace", "pieces", "require_array", "widened"]
+__all__ = ["like", "namespace", "pieces", "widened"]
 
 AT_ONCE = 1 << 26  # numbers in one temporary array: 512 MB of float64
 
@@ -47,16 +46,3 @@ def pieces(x: Array, width: int) -> Iterator[Array]:
 def widened(x: Array) -> Array:
     """x in float64."""
     return x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
-
-
-def require_array(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
-    """The stored array of that name, if it is there, of that shape (None: any length) and finite."""
-    if name not in arrays:
-        raise StoreError(f"the weights hold no tensor {name!r} (found: {', '.join(sorted(arrays)) or 'none'})")
-    a = arrays[name]
-    if len(a.shape) != len(shape) or any(want not in (None, got) for got, want in zip(a.shape, shape, strict=True)):
-        wanted = "(" + ", ".join("*" if n is None else str(n) for n in shape) + ")"
-        raise StoreError(f"tensor {name!r} has shape {a.shape}, expected {wanted}")
-    if a.dtype.kind == "f" and not np.isfinite(a).all():
-        raise StoreError(f"tensor {name!r} holds NaN or infinity")
-    return a

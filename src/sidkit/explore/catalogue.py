@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..geometry import unit
 from ..progress import Progress, Silent
 from ..rows.checks import require_good_rows
-from ..rows.local import Source
+from ..rows.sources import Source
 from ..sids.table import SidTable
 from ..sids.template import TEMPLATES, Template
 from .search import Words

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sids.table import prefix_numbers
+from ..sids.prefixes import prefix_numbers
 
 __all__ = ["Branches", "Tree"]
 

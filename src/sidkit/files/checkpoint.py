@@ -10,8 +10,6 @@ A reader finds the state before a save or the state after it, whenever the write
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import shutil
 import time
@@ -19,19 +17,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as read_arrays
-from safetensors.numpy import save as write_arrays
 
 from ..errors import StoreError
-from .atomic import replace_folder
+from .folder import ARRAYS, FACTS, read_state, write_state
 
 __all__ = ["Checkpoint", "State", "unfinished"]
 
-FORMAT, VERSION = "sidkit-checkpoint", 1
-FACTS, ARRAYS = "state.json", "state.safetensors"
+FORMAT = "sidkit-checkpoint"
 
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
@@ -96,44 +89,3 @@ class Checkpoint:
 
 
 _ADVICE = "remove it to start afresh"
-
-
-def write_state(
-    place: Path,
-    kind: str,
-    state: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    names: tuple[str, str] = (FACTS, ARRAYS),
-) -> None:
-    """Plain facts and arrays as a folder of two files with checksums, replaced whole or not at all."""
-    data = write_arrays({name: np.array(array, order="C") for name, array in arrays.items()})
-    kept = {"format": kind, "version": VERSION, **state, "arrays_sha256": hashlib.sha256(data).hexdigest()}
-    kept["sha256"] = _digest(kept)
-    with replace_folder(place) as folder:
-        (folder / names[1]).write_bytes(data)
-        (folder / names[0]).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
-
-
-def read_state(
-    place: Path, kind: str, noun: str, advice: str, names: tuple[str, str] = (FACTS, ARRAYS)
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What `write_state` wrote, checked; damage is an error that calls it by its noun and ends with the advice."""
-    try:
-        state = json.loads((place / names[0]).read_text(encoding="utf-8"))
-        data = (place / names[1]).read_bytes()
-    except (OSError, ValueError) as error:
-        raise StoreError(f"the {noun} {place} cannot be read ({error}); {advice}") from error
-    if not isinstance(state, dict) or (state.get("format"), state.get("version")) != (kind, VERSION):
-        raise StoreError(f"{place} is no {noun} that this sidkit reads; {advice}")
-    if state.pop("sha256", None) != _digest(state):
-        raise StoreError(f"the {noun} {place} is damaged: {names[0]} fails its SHA-256; {advice}")
-    if hashlib.sha256(data).hexdigest() != state.get("arrays_sha256"):
-        raise StoreError(f"the {noun} {place} is damaged: its arrays fail their SHA-256; {advice}")
-    try:
-        return state, read_arrays(data)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"the {noun} {place} is damaged: {error}; {advice}") from error
-
-
-def _digest(state: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()

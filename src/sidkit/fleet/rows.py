@@ -34,7 +34,8 @@ from ..files.address import Where, is_address, where
 from ..geometry import Array
 from ..progress import Progress, Silent
 from ..rows.checks import bad_rows_error
-from ..rows.local import CHUNK, Carrier, Source, Sums, choose
+from ..rows.seam import CHUNK, Carrier, Sums, choose
+from ..rows.sources import Source
 from ..sids.quality import Spread, figures_of
 from .crew import ATTEMPTS, PATIENCE, Crew, Lost
 from .encode import orders, sent

@@ -19,9 +19,10 @@ from ..data.embeddings import open_embeddings, without
 from ..engine import native
 from ..progress import Silent
 from ..rows.checks import find_bad_rows
-from ..rows.local import ArraySource, LocalRows, Rows, Source, Sums, smallest_code_dtype
+from ..rows.local import LocalRows
+from ..rows.seam import Rows, Sums, smallest_code_dtype
+from ..rows.sources import ArraySource, Source, Window
 from ..sids.quality import Spread, spread_of
-from ..tokenizer.windows import Window
 from .encode import Order, encode_file
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..data.sequences import Sequences
 from ..errors import InputError
+from ..sids.prefixes import prefix_numbers
 from ..sids.quality import require_codes
-from ..sids.table import prefix_numbers
 
 __all__ = ["category_paths", "prefix_agreement"]
 

@@ -14,9 +14,10 @@ from ..errors import InputError, SpecError
 from ..geometry import unit
 from ..progress import Progress, Silent
 from ..rows.checks import Checked
-from ..rows.local import CHUNK, Source
+from ..rows.seam import CHUNK
+from ..rows.sources import Source
+from ..sids.prefixes import prefix_numbers
 from ..sids.quality import require_codes
-from ..sids.table import prefix_numbers
 
 __all__ = ["nearest_rows", "neighbour_agreement"]
 

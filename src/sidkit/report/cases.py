@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError
-from ..sids.table import SidTable, prefix_numbers
+from ..sids.prefixes import prefix_numbers
+from ..sids.table import SidTable
 from .contrast import Division, aligned, branches_of
 from .groups import WordsAmong, largest_branches, sid_string
 

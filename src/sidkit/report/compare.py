@@ -16,7 +16,7 @@ from ..errors import StoreError
 from ..progress import Progress, Silent
 from ..rows.device import work_of_fit
 from ..sids.quality import quality
-from ..tokenizer.card import fingerprint
+from ..tokenizer.fingerprint import fingerprint
 from ..tokenizer.spec import to_plain
 from ..tokenizer.store import load
 from ..tokenizer.tokenizer import Tokenizer

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ..data.items import match
 from ..errors import InputError
-from ..sids.table import SidTable, prefix_numbers
+from ..sids.prefixes import prefix_numbers
+from ..sids.table import SidTable
 from .groups import WordsAmong, sid_string
 
 __all__ = ["Division", "aligned", "branches_of", "contrast"]

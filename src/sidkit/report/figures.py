@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sids.table import prefix_numbers
+from ..sids.prefixes import prefix_numbers
 from .draw.chart import GUIDE, Figure, Panel, Series
 from .words import COUNTING, LOOK_FOR, TITLES
 

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..embed.text import WordCounts
-from ..sids.table import TEMPLATES, SidTable, prefix_numbers
+from ..sids.prefixes import prefix_numbers
+from ..sids.table import SidTable
+from ..sids.template import TEMPLATES
 
 __all__ = ["WordsAmong", "collision_groups", "largest_branches", "prefix_tree", "sid_string", "typical_prefixes"]
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..errors import BadRowsError
 from ..progress import Progress, Silent
-from .local import CHUNK, Source, Wrapped
+from .seam import CHUNK
+from .sources import Source, Wrapped
 
 __all__ = ["Checked", "bad_rows_error", "find_bad_rows", "require_good_rows"]
 

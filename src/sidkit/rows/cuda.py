@@ -19,7 +19,7 @@ from torch import Tensor
 from ..engine.cuda import engine as cuda
 from ..progress import Progress, Silent
 from .cuda_memory import Held, Resident, Streamed, require_good_rows
-from .local import Carrier, Sums, choose
+from .seam import Carrier, Sums, choose
 
 __all__ = ["DeviceRows", "Resident", "Streamed", "on_device"]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..engine.cuda import engine as cuda
 from ..errors import BadRowsError, InputError
 from .checks import _complaint
-from .local import ArraySource, Source
+from .sources import ArraySource, Source
 
 __all__ = ["Held", "Resident", "Streamed", "require_good_rows"]
 

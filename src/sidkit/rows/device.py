@@ -8,7 +8,9 @@ from typing import Any
 
 from ..engine import native
 from ..errors import SpecError, need
-from .local import LocalRows, Rows, Source
+from .local import LocalRows
+from .seam import Rows
+from .sources import Source
 
 __all__ = ["chosen", "place_of", "require_gpu", "said", "work_of_fit"]
 

@@ -18,11 +18,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.source import require_rows
 from ..progress import Progress
 from .checks import require_good_rows
 from .chunks import read_ahead
-from .local import Source, Wrapped
+from .sources import Source, Wrapped, require_rows
 
 __all__ = ["Scratch", "checked_copy"]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError
 from ..geometry import squared_length, unit
+from .prefixes import prefix_numbers
 from .quality import require_codes
-from .table import prefix_numbers
 
 __all__ = ["coherence"]
 

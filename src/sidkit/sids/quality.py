@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .table import prefix_numbers
+from .prefixes import prefix_numbers
 
 __all__ = ["Spread", "entropy_bits", "figures_of", "gini", "perplexity", "quality", "require_codes", "spread_of"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..data.inputs import as_rows
 from ..errors import InputError, SpecError
 from ..progress import Progress, Silent
-from .table import prefix_numbers
+from .prefixes import prefix_numbers
 
 if TYPE_CHECKING:
     from ..tokenizer.tokenizer import FittedTokenizer

@@ -19,9 +19,10 @@ from ..data.formats.vectors import is_list
 from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
 from ..files.address import Remote, replacing, where
+from .prefixes import prefix_numbers
 from .template import TEMPLATES, Template, read_sid, template_named
 
-__all__ = ["TEMPLATES", "SidTable", "Template", "prefix_numbers"]
+__all__ = ["TEMPLATES", "SidTable", "Template"]
 
 ROW_GROUP = 1 << 20  # rows written at once
 
@@ -160,22 +161,6 @@ class SidTable:
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {str(item): row for row, item in enumerate(self.ids.to_pylist())}
-
-
-def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[np.int64]]:
-    """For every level, one number per row that is equal for rows with equal prefixes and sorts as prefixes do.
-
-    Mixed radix while it fits 63 bits; beyond that prefixes are renumbered densely first.
-    """
-    numbers, number, limit = [], np.zeros(len(codes), np.int64), 1
-    for level, size in enumerate(sizes):
-        if limit * size >= 2**63:
-            number = np.unique(number, return_inverse=True)[1].astype(np.int64)
-            limit = len(codes)
-        number = number * size + codes[:, level]
-        limit *= size
-        numbers.append(number)
-    return numbers
 
 
 def _kept_sizes(text: bytes, path: Any) -> list[int]:

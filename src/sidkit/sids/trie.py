@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .table import SidTable, prefix_numbers
+from .prefixes import prefix_numbers
+from .table import SidTable
 
 __all__ = ["Trie"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import SpecError
 from ..geometry import Array, residual, unit
-from ..rows.local import Rows, Taken
+from ..rows.seam import Rows, Taken
 from .cluster.kmeans import Centroids
 from .cluster.loop import Cluster, Clusters
 from .stage import Checks, Run

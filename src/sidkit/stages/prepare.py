@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import engine_of
-from ..engine.arrays import like, require_array
+from ..engine.arrays import like
+from ..files.folder import require_array
 from ..geometry import Array, residual, unit
-from ..rows.local import Rows, Taken
+from ..rows.seam import Rows, Taken
 from .stage import Run
 
 __all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "count_and_sum"]

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import engine_of
-from ..engine.arrays import like, namespace, pieces, require_array, widened
+from ..engine.arrays import like, namespace, pieces, widened
 from ..errors import SpecError
+from ..files.folder import require_array
 from ..geometry import Array, squared_length
-from ..rows.local import Rows, Sums
+from ..rows.seam import Rows, Sums
 from .cluster.kmeans import Centroids, check_size
 from .cluster.loop import refine
 from .prepare import count_and_sum

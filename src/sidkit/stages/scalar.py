@@ -10,10 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.arrays import like, namespace, require_array
+from ..engine.arrays import like, namespace
 from ..errors import SpecError, need
+from ..files.folder import require_array
 from ..geometry import Array, unit
-from ..rows.local import Rows
+from ..rows.seam import Rows
 from .stage import Run
 
 __all__ = ["FSQ", "FittedFSQ"]

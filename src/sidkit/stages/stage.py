@@ -18,7 +18,7 @@ from ..errors import SpecError
 from ..files.checkpoint import Checkpoint
 from ..geometry import Array
 from ..progress import Progress, Silent
-from ..rows.local import Rows
+from ..rows.seam import Rows
 
 __all__ = ["Checks", "Fitted", "Run", "Stage"]
 

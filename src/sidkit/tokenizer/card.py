@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..rows.local import CHUNK, Source, Wrapped
 from ..sids.quality import quality
 from .spec import to_plain
 
 if TYPE_CHECKING:
-    from ..rows.local import Rows
     from .tokenizer import FittedTokenizer
 
-__all__ = ["facts_of", "fingerprint", "model_card", "unchanged"]
-
-FINGERPRINT_ROWS = 1024
-
-
-def fingerprint(rows: Rows, count: int = FINGERPRINT_ROWS) -> str:
-    """SHA-256 of the shape and of evenly spaced rows: tells data apart without reading all of it."""
-    n, d = rows.shape
-    numbers = np.unique(np.linspace(0, n - 1, min(n, count)).astype(np.int64))
-    sample = np.ascontiguousarray(rows.take(numbers), dtype="<f8")
-    return hashlib.sha256(f"{n}x{d}".encode() + sample.tobytes()).hexdigest()
-
-
-def unchanged(X: Any) -> str:
-    """SHA-256 of what must be as it was where work is gone on with, beside the fingerprint: the names, sizes and times
-    of files, or every number of rows in memory. Rows that live elsewhere give nothing."""
-    while isinstance(X, Wrapped):
-        X = X.source
-    digest = hashlib.sha256()
-    if getattr(X, "paths", ()):
-        for path in X.paths:
-            status = path.stat()
-            digest.update(f"{path}\0{status.st_size}\0{status.st_mtime}\0".encode())
-    elif isinstance(X, Source):
-        for x in X.chunks(CHUNK):
-            digest.update(np.ascontiguousarray(x).tobytes())
-    return digest.hexdigest()
+__all__ = ["facts_of", "model_card"]
 
 
 def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from ..files.checkpoint import Checkpoint
 from ..geometry import Array
 from ..progress import Progress, Silent
 from ..rows.device import place_of, work_of_fit
-from ..rows.local import Rows, leading_steps
+from ..rows.seam import Rows, leading_steps
 from ..stages.prepare import FittedRemoveMean
 from ..stages.stage import Checks, Fitted, Run, Stage
-from .card import fingerprint, unchanged
+from .fingerprint import fingerprint, unchanged
 from .spec import to_plain
 
 __all__ = ["FittedTokenizer", "Tokenizer"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,42 +15,16 @@ from ..files.checkpoint import Checkpoint
 from ..progress import Progress
 from ..rows.checks import Checked
 from ..rows.device import chosen, place_of
-from ..rows.local import Wrapped
-from .card import fingerprint, unchanged
+from ..rows.sources import Window
+from .fingerprint import fingerprint, unchanged
 from .spec import to_plain
 
 if TYPE_CHECKING:
     from .tokenizer import FittedTokenizer
 
-__all__ = ["Window", "encode_in_windows", "identity_of"]
+__all__ = ["encode_in_windows", "identity_of"]
 
 WINDOW = 1 << 20  # rows that a killed run may lose
-
-
-@dataclass(frozen=True, eq=False)
-class Window(Wrapped):
-    """Some rows of a source that lie together, numbered from 0."""
-
-    start: int
-    stop: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.stop - self.start, self.source.shape[1]
-
-    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
-        left = self.shape[0] - start
-        for x in self.source.chunks(size, self.start + start):
-            yield x[:left]
-            left -= len(x)
-            if left <= 0:
-                return
-
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        return self.source.take(numbers + self.start)
-
-    def name(self, row: int) -> str:
-        return self.source.name(row + self.start)
 
 
 def encode_in_windows(

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...files.address import Remote, Where
+from ...rows.sources import require_rows
 from ..columns import EMBEDDING_NAMES, ID_NAMES, choose_name, no_such
 from ..ids import is_id_type, require_unique
 from ..listing import readable
-from ..source import name_of, require_rows
+from ..source import name_of
 from .npy import read_npy, read_npz
 from .pt import read_pt
 from .safetensors import read_safetensors

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...files.address import Where
 from ...rows.chunks import read_ahead, rechunked
-from ...rows.local import CHUNK
+from ...rows.seam import CHUNK
+from ...rows.sources import require_rows
 from ..ids import require_unique, within_reach
 from ..listing import readable
-from ..source import name_of, require_rows
+from ..source import name_of
 from .parquet_file import Part, examine
 from .vectors import Vectors
 

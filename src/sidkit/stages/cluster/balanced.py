@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine import engine_of
-from ...engine.arrays import require_array
 from ...errors import SpecError
+from ...files.folder import require_array
 from ...geometry import Array
-from ...rows.local import Rows, Sums
+from ...rows.seam import Rows, Sums
 from ..stage import Run
 from .kmeans import Centroids, check_size
 from .loop import refine

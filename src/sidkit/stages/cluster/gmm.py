@@ -10,10 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.arrays import like, namespace, pieces, require_array, widened
+from ...engine.arrays import like, namespace, pieces, widened
 from ...errors import SpecError
+from ...files.folder import require_array
 from ...geometry import Array, squared_length
-from ...rows.local import Rows, Sums
+from ...rows.seam import Rows, Sums
 from ..stage import Run
 from .kmeans import Centroids, KMeans, check_size
 from .loop import refine

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine import engine_of
-from ...engine.arrays import like, require_array
+from ...engine.arrays import like
 from ...errors import SpecError
+from ...files.folder import require_array
 from ...geometry import Array
-from ...rows.local import Rows, Sums
+from ...rows.seam import Rows, Sums
 from ..stage import Run
 from .loop import refine
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...geometry import Array
-from ...rows.local import Rows, Sums
+from ...rows.seam import Rows, Sums
 from ..stage import Run
 
 __all__ = ["Cluster", "Clusterer", "Clusters", "refine"]

@@ -9,10 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.arrays import like, namespace, pieces, require_array, widened
+from ...engine.arrays import like, namespace, pieces, widened
 from ...errors import SpecError
+from ...files.folder import require_array
 from ...geometry import Array, squared_length
-from ...rows.local import ArraySource, LocalRows, Rows
+from ...rows.local import LocalRows
+from ...rows.seam import Rows
+from ...rows.sources import ArraySource
 from ..stage import Run
 from .kmeans import Centroids, KMeans, check_size
 

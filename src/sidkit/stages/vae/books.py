@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ...engine.arrays import require_array
+from ...files.folder import require_array
 from ..cluster.kmeans import Centroids, Metric
 from .mlp import Layer, layer_arrays
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.arrays import like, require_array
+from ...engine.arrays import like
+from ...files.folder import require_array
 from ...geometry import Array
 
 __all__ = ["Layer", "double", "forward", "layer_arrays", "product", "read_layers", "single"]

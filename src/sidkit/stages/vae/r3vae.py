@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.arrays import like, namespace, require_array
+from ...engine.arrays import like, namespace
 from ...errors import SpecError, need
+from ...files.folder import require_array
 from ...geometry import Array, residual, unit
-from ...rows.local import Rows
+from ...rows.seam import Rows
 from ..cluster.kmeans import Centroids
 from ..stage import Run
 from .books import FittedBooks, read_books

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...engine.arrays import like, namespace
 from ...errors import SpecError, need
 from ...geometry import Array
-from ...rows.local import Rows
+from ...rows.seam import Rows
 from ..cluster.kmeans import Centroids
 from ..stage import Run
 from .books import FittedBooks, read_books

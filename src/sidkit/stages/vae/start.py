@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...rows.local import ArraySource, LocalRows
+from ...rows.local import LocalRows
+from ...rows.sources import ArraySource
 from ..cluster.kmeans import KMeans
 from ..stage import Run
 

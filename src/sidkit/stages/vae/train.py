@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, SpecError
 from ...geometry import Array
-from ...rows.local import Rows
+from ...rows.seam import Rows
 from ...sids.quality import quality
 from ..stage import Run
 from .layers import Tensor, Weights, as_batch

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import SpecError
-from .app import app
 from .options import (
     BadRows,
     BadRowsOption,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from ..advice.candidates import Advice
 
 
-@app.command()
 def advise(
     embeddings: Embeddings,
     icr: Annotated[

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import SpecError
-from .app import app
 from .options import Column, IdColumn, Json
 
 if TYPE_CHECKING:
     from ..explore.pages import Pages
 
 
-@app.command()
 def explore(
     sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
     items: Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' texts")] = None,

@@ -1,0 +1,84 @@
+"""Every command: the one place where one is registered. `sidkit --help` lists them in this order."""
+
+from collections.abc import Callable
+from inspect import cleandoc
+from typing import Any, NamedTuple
+
+import typer
+
+from .advise import advise
+from .blend import blend
+from .case import collisions, query
+from .compare import compare
+from .demo import demo
+from .embed import embed
+from .encode import encode
+from .evaluate import evaluate
+from .explore import explore
+from .fit import fit
+from .judge import judge
+from .lookup import lookup
+from .ray import WithRay
+from .report import report
+from .show import show
+from .train import train
+
+__all__ = ["COMMANDS", "GROUPS", "register"]
+
+
+class Command(NamedTuple):
+    call: Callable[..., Any]  # its docstring is its help and starts with an example
+    summary: str  # one line for `sidkit --help`
+    cls: type[Any] | None = None
+
+
+class Group(NamedTuple):
+    summary: str
+    commands: tuple[Command, ...]
+
+
+COMMANDS = (
+    Command(demo, "Everything once, on a shop that is made up"),
+    Command(embed, "Embeddings of texts"),
+    Command(blend, "Add co-occurrence vectors to embeddings"),
+    Command(advise, "Which codebook sizes to take"),
+    Command(fit, "A tokenizer from embeddings", WithRay),
+    Command(encode, "Semantic IDs of embeddings, by a fitted tokenizer", WithRay),
+    Command(report, "How good semantic IDs are: a verdict and its figures"),
+    Command(lookup, "The semantic ID of an item, the items of a semantic ID"),
+    Command(explore, "The tree of semantic IDs, in a browser"),
+    Command(judge, "What semantic IDs are worth, before any training"),
+    Command(show, "The recipes of tokenizers, and what one is made of"),
+    Command(compare, "Tokenizers side by side, over several seeds"),
+    Command(train, "A generative recommender over semantic IDs"),
+    Command(evaluate, "How well a trained recommender recommends"),
+)
+GROUPS = {
+    "case": Group(
+        "Case studies: items and queries followed through two tokenizers.",
+        (
+            Command(collisions, "Items on one SID under one tokenizer, followed through another"),
+            Command(query, "Where a query lands under each tokenizer"),
+        ),
+    ),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add every command to the application."""
+    _add(app, COMMANDS)
+    for name, group in GROUPS.items():
+        inner = typer.Typer(name=name, help=group.summary, no_args_is_help=True)
+        _add(inner, group.commands)
+        app.add_typer(inner)
+
+
+def _add(app: typer.Typer, commands: tuple[Command, ...]) -> None:
+    for one in commands:
+        app.command(one.call.__name__, cls=one.cls, short_help=one.summary, help=_help(one.call))(one.call)
+
+
+def _help(call: Callable[..., Any]) -> str:
+    """The docstring, its examples kept in one piece."""
+    paragraphs = cleandoc(call.__doc__ or "").split("\n\n")
+    return "\n\n".join(f"\b\n{one}" if one.startswith("sidkit ") else one for one in paragraphs)

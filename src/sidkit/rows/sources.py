@@ -1,0 +1,125 @@
+"""Sources: embeddings as they lie in memory or in files, and sources made of other sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..geometry import compute_dtype
+
+__all__ = ["ArraySource", "Source", "Window", "Wrapped", "require_rows"]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Embeddings as they lie in memory or in files: read in order, or by row number."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the chunks read, float32 or float64."""
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        """The rows from `start` on in order, `size` at a time (the last may be shorter)."""
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """The rows with these numbers, in this order."""
+
+    def name(self, row: int) -> str:
+        """What a user calls this row: "row 12", "item 'B00X' (row 12 of items.parquet)"."""
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """A matrix in memory, or memory-mapped: chunks are cut out of it and cast as they are read."""
+
+    array: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.array.shape[0], self.array.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return compute_dtype(self.array.dtype)
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        for first in range(start, len(self.array), size):
+            yield self.array[first : first + size].astype(self.dtype, order="C", copy=False)
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return self.array[numbers].astype(self.dtype, order="C", copy=False)
+
+    def name(self, row: int) -> str:
+        return f"row {row}"
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapped:
+    """A source made of another one: all is the other's but what a subclass says."""
+
+    source: Source
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def slow(self) -> bool:
+        """Whether reading takes so long that rows which are read often are worth a copy."""
+        return getattr(self.source, "slow", False)
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        return self.source.chunks(size, start)
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(numbers)
+
+    def name(self, row: int) -> str:
+        return self.source.name(row)
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Wrapped):
+    """Some rows of a source that lie together, numbered from 0."""
+
+    start: int
+    stop: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.stop - self.start, self.source.shape[1]
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        left = self.shape[0] - start
+        for x in self.source.chunks(size, self.start + start):
+            yield x[:left]
+            left -= len(x)
+            if left <= 0:
+                return
+
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(numbers + self.start)
+
+    def name(self, row: int) -> str:
+        return self.source.name(row + self.start)
+
+
+def require_rows(numbers: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    """The row numbers, if all of them exist."""
+    numbers = np.asarray(numbers, np.int64)
+    outside = numbers[(numbers < 0) | (numbers >= total)]
+    if len(outside):
+        raise InputError(f"there is no row {outside[0]}: rows are numbered 0 to {total - 1}")
+    return numbers
