@@ -22,3 +22,5 @@ WHY_NOT = "Triton is not installed, or its interpreter does not know this numpy 
 QUIET = [] if ON_GPU else [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Runtime", "Deprecation")]
 if not ON_GPU and find_spec("triton"):
     os.environ.setdefault("TRITON_INTERPRET", "1")
+kernels_run = pytest.mark.skipif(not RUN, reason=WHY_NOT)
+needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no CUDA device")

@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .moved import MOVED, install
+
 if TYPE_CHECKING:
     from .data.embeddings import open_embeddings as open_embeddings
     from .errors import SidkitError as SidkitError
@@ -69,7 +71,12 @@ _HOMES = {  # every public name is imported when first used, so that `import sid
 __all__ = sorted([*_HOMES, "__version__"])
 
 
+install()
+
+
 def __getattr__(name: str) -> Any:
+    if name in MOVED:
+        return import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'sidkit' has no attribute {name!r}")
     value = getattr(import_module(f".{_HOMES[name]}", __name__), name)

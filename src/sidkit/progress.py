@@ -17,7 +17,7 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """A word on how it goes, such as the mean cosine."""
 
-    def place(self, text: str) -> None:
+    def workers(self, text: str) -> None:
         """Who is at work, where that is more than this process: "3/8 shards, 4 workers, 1 retries"."""
 
 
@@ -30,4 +30,4 @@ class Silent:
 
     def note(self, text: str) -> None: ...
 
-    def place(self, text: str) -> None: ...
+    def workers(self, text: str) -> None: ...

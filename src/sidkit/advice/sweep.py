@@ -155,8 +155,8 @@ class _Bar:
 
     def note(self, text: str) -> None: ...
 
-    def place(self, text: str) -> None:
-        self.report.place(text)
+    def workers(self, text: str) -> None:
+        self.report.workers(text)
 
 
 def _is_nested(make: Make, sizes: Sizes, length: int) -> bool:

@@ -8,13 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, SpecError
-from .options import (
-    Form,
-    Items,
-    Json,
-    TextColumn,
-    texts_for,
-)
+from .options import Form, Items, Json, TextColumn, texts_for
 
 
 def collisions(

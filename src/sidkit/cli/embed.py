@@ -8,14 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, SpecError
-from .options import (
-    IdColumn,
-    Json,
-    fresh_unfinished,
-    place,
-    require_file,
-    require_parquet,
-)
+from .options import IdColumn, Json, fresh_unfinished, place, require_file, require_parquet
 
 
 def embed(

@@ -56,7 +56,7 @@ def encode(
     token, so encode the whole catalogue at once.
     """
     from ..files.atomic import discard
-    from ..rows.device import said
+    from ..rows.device import describe_run
     from ..sids.table import SidTable
     from ..sids.template import template_named
     from ..tokenizer.store import load
@@ -79,7 +79,7 @@ def encode(
             ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             with rows_on_ray(embeddings, *ways, check=False) as rows:
                 done = rows.encode(fitted, output, template, bad_rows.value)
-        tell_encoded(done, output, rows.place(), as_json)
+        tell_encoded(done, output, rows.ran_on(), as_json)
         return
     ran: dict[str, Any] = {}
     with Terminal() as progress:
@@ -98,5 +98,5 @@ def encode(
         print(json.dumps({"output": str(output), "items": len(table), "sizes": fitted.sizes, "ran": ran}))
         return
     if ran:
-        print(said(ran))
+        print(describe_run(ran))
     print(f"wrote {len(table):,} semantic IDs to {output}; next: sidkit report {output}")

@@ -74,7 +74,7 @@ def fit(
     tokens are the same.
     """
     from ..files.atomic import discard
-    from ..rows.device import place_of, said
+    from ..rows.device import describe_run, ran_on
     from ..tokenizer.store import check_target, load
     from .printing import print_quality
     from .terminal import Terminal
@@ -96,12 +96,12 @@ def fit(
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
         fitted.save(output)
         discard(unfinished)
-    facts, place = dict(load(output).facts), place_of(fitted.fitted_rows)
+    facts, place = dict(load(output).facts), ran_on(fitted.fitted_rows)
     if as_json:
         told = {"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, "ran": place}
         print(json.dumps(told | facts))
         return
     print_quality(facts["quality"], fitted.sizes)
     if place:
-        print(f"\n{said(place)}")
+        print(f"\n{describe_run(place)}")
     print(f"\nwrote {output}; next: sidkit encode {output} {embeddings} -o sids.parquet")

@@ -52,9 +52,9 @@ SequencesFile = Annotated[
 
 def place(text: str) -> Any:
     """A path, or an address such as s3://shop/sids.parquet."""
-    from ..files.address import where
+    from ..files.address import locate
 
-    return where(text)
+    return locate(text)
 
 
 def read_sizes(text: str | None) -> tuple[int, ...] | None:

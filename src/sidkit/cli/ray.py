@@ -102,8 +102,8 @@ def tell_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_js
         told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
         print(json.dumps(told | {"ran": ran}))
         return
-    from ..rows.device import said
+    from ..rows.device import describe_run
 
     kept = f" ({done.kept} were there already)" if done.kept else ""
-    print(said(ran))
+    print(describe_run(ran))
     print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: sidkit report {output}")

@@ -7,11 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import SpecError
-from .options import (
-    read_options,
-    read_sizes,
-    tokenizer_of,
-)
+from .options import read_options, read_sizes, tokenizer_of
 
 
 def show(

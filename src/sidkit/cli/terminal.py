@@ -72,6 +72,6 @@ class Terminal:
         if self._task is not None:
             self._bars.update(self._task, note=text)
 
-    def place(self, text: str) -> None:
+    def workers(self, text: str) -> None:
         if self._task is not None:
             self._bars.update(self._task, place=text)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..progress import Progress, Silent
 from ..rows.checks import Checked
-from ..rows.device import chosen
+from ..rows.device import choose_device
 from ..rows.local import LocalRows
 from ..rows.scratch import checked_copy
 from ..rows.seam import Rows
@@ -37,7 +37,7 @@ def as_rows(
     """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are.
 
     device: "cpu"; "cuda", which copies rows to the GPU, or streams them there if they do not fit; "auto", which leaves
-    tensors where they are and takes a GPU for other rows if there is one and it pays (`place.chosen`).
+    tensors where they are and takes a GPU for other rows if there is one and it pays (`device.choose_device`).
     dtype: what to compute in, if not the rows' own; d: the dimension they must have.
     check: whether bad rows are looked for "first", which also copies rows that are slow to read to a file in the folder
     scratch; as they are "read"; or were already ("done").
@@ -52,7 +52,7 @@ def as_rows(
 
         return on_device(_of_dimension(X, d), progress=report)
     source = _of_dimension(as_source(X), d)
-    device = chosen(device, source, work if dtype in (None, np.float32) else 0.0)
+    device = choose_device(device, source, work if dtype in (None, np.float32) else 0.0)
     if check == "first" or (check == "read" and device.startswith("cuda")):
         report.start("check", source.shape[0])
         source = checked_copy(source, scratch, report)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..errors import InputError, did_you_mean
-from ..files.address import Where, for_arrow
+from ..files.address import Location, for_arrow
 from .columns import ID_NAMES, choose_name, no_such
 from .ids import is_id_type, one_array, require_unique
 from .listing import files_of, readable
@@ -50,7 +50,7 @@ def read_texts(path: str | Path, columns: Sequence[str], id_column: str | None =
     return ids, texts
 
 
-def _read_file(file: Where, columns: Sequence[str], id_column: str | None) -> Any:
+def _read_file(file: Location, columns: Sequence[str], id_column: str | None) -> Any:
     with readable(file):
         types = {field.name: field.type for field in pq.read_schema(for_arrow(file))}
     key = choose_name(id_column, ID_NAMES, {name: is_id_type(kind) for name, kind in types.items()})

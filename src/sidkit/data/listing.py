@@ -17,7 +17,7 @@ from tokenize import TokenError
 import pyarrow as pa
 
 from ..errors import InputError
-from ..files.address import Where, is_address, where
+from ..files.address import Location, is_address, locate
 
 __all__ = ["ACCEPTED", "files_of", "is_parquet", "readable"]
 
@@ -44,7 +44,7 @@ UNREADABLE = (
 
 
 @contextmanager
-def readable(path: Where) -> Iterator[None]:
+def readable(path: Location) -> Iterator[None]:
     """Turn whatever a broken file raises into an InputError that names the file."""
     try:
         yield
@@ -53,7 +53,7 @@ def readable(path: Where) -> Iterator[None]:
         raise InputError(f"cannot read {path}: {said}") from error
 
 
-def files_of(path: str | os.PathLike[str]) -> tuple[Where, ...]:
+def files_of(path: str | os.PathLike[str]) -> tuple[Location, ...]:
     """The files at a path: the file itself, the Parquet files of a folder, or what a pattern matches."""
     text = os.fspath(path)
     if is_address(text):
@@ -70,7 +70,7 @@ def files_of(path: str | os.PathLike[str]) -> tuple[Where, ...]:
     raise InputError(f"no such file or folder: {text!r}" if not text else f"no such file or folder: {text}")
 
 
-def is_parquet(path: Where) -> bool:
+def is_parquet(path: Location) -> bool:
     """Whether a file is called Parquet, or starts as Parquet does."""
     if path.suffix.lower() in (".parquet", ".pq", ".parq"):
         return True
@@ -78,9 +78,9 @@ def is_parquet(path: Where) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _at_address(text: str) -> tuple[Where, ...]:
+def _at_address(text: str) -> tuple[Location, ...]:
     """The same on another file system. A `?` starts its options there, and is no pattern."""
-    place = where(text)
+    place = locate(text)
     with readable(place):
         if isinstance(place, Path):
             return files_of(place)
@@ -96,7 +96,7 @@ def _at_address(text: str) -> tuple[Where, ...]:
     raise InputError(f"no such file or folder: {place}")
 
 
-def _in_folder(folder: Where) -> tuple[Where, ...]:
+def _in_folder(folder: Location) -> tuple[Location, ...]:
     visible = sorted(entry for entry in folder.iterdir() if _visible(entry))
     paths = tuple(entry for entry in visible if entry.is_file() and is_parquet(entry))
     if paths:
@@ -107,16 +107,16 @@ def _in_folder(folder: Where) -> tuple[Where, ...]:
     raise InputError(f"no Parquet files in folder {folder} (it holds {held}{more}){hint}")
 
 
-def _matching(pattern: str) -> tuple[Where, ...]:
+def _matching(pattern: str) -> tuple[Location, ...]:
     return _visible_files((Path(match) for match in glob(pattern, recursive=True)), pattern)
 
 
-def _visible_files(found: Iterable[Where], pattern: str) -> tuple[Where, ...]:
+def _visible_files(found: Iterable[Location], pattern: str) -> tuple[Location, ...]:
     files = tuple(path for path in sorted(found) if path.is_file() and _visible(path))
     if not files:
         raise InputError(f"no file matches {pattern}")
     return files
 
 
-def _visible(path: Where) -> bool:
+def _visible(path: Location) -> bool:
     return not path.name.startswith((".", "_"))

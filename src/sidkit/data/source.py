@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ..files.address import Where
+from ..files.address import Location
 from ..rows.sources import Source
 
 __all__ = ["Embeddings", "name_of"]
@@ -18,7 +18,7 @@ class Embeddings(Source, Protocol):
         """The id of every row, a pyarrow array of strings or integers; row numbers where the file has none."""
 
     @property
-    def paths(self) -> tuple[Where, ...]:
+    def paths(self) -> tuple[Location, ...]:
         """The files, in the order they are read."""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..files.address import Where
+from ..files.address import Location
 from ..rows.chunks import rechunked
 from ..rows.sources import Source, Wrapped, require_rows
 from .source import Embeddings
@@ -35,7 +35,7 @@ class Without(Wrapped):
         return self.source.shape[0] - len(self.dropped), self.source.shape[1]
 
     @property
-    def paths(self) -> tuple[Where, ...]:
+    def paths(self) -> tuple[Location, ...]:
         return getattr(self.source, "paths", ())
 
     @cached_property

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..files.address import Where, replacing
+from ..files.address import Location, replacing
 
 __all__ = ["write_vectors"]
 
 
 def write_vectors(
-    output: Where, ids: Any, parts: Iterable[NDArray[np.float32]], d: int, metadata: dict[bytes, bytes] | None = None
+    output: Location, ids: Any, parts: Iterable[NDArray[np.float32]], d: int, metadata: dict[bytes, bytes] | None = None
 ) -> int:
     """item_id and embedding, the rows of all parts (n, d) in the order of ids. How many of them are zero."""
     empty = start = 0

@@ -27,7 +27,7 @@ from ..data.listing import readable
 from ..data.sequences import Sequences
 from ..data.write import write_vectors
 from ..errors import InputError, SpecError
-from ..files.address import Where
+from ..files.address import Location
 from ..geometry import unit
 from ..progress import Progress, Silent
 
@@ -129,7 +129,12 @@ def require_weight(weight: float) -> None:
 
 
 def blend_file(
-    source: Any, beside: Vectors, weight: float, output: Where, facts: dict[str, Any], progress: Progress | None = None
+    source: Any,
+    beside: Vectors,
+    weight: float,
+    output: Location,
+    facts: dict[str, Any],
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Write the ids and blended rows of embeddings to a Parquet file that `vectors_of` understands; what it says."""
     report = progress or Silent()

@@ -1,7 +1,7 @@
 """Files by name: paths of this machine, and addresses on file systems that Arrow reaches (s3://, gs://, hdfs://).
 
-    where("items/")                     a pathlib.Path
-    where("s3://shop/items?region=eu-west-1")   a Remote, with as much of a Path's manner as reading and writing need
+    locate("items/")                     a pathlib.Path
+    locate("s3://shop/items?region=eu-west-1")   a Remote, with as much of a Path's manner as reading and writing need
 
 Options of the file system follow the address as Arrow has them: `?endpoint_override=127.0.0.1:9000&scheme=http` for an
 S3-compatible server. Credentials come from where the cloud's own tools look for them.
@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from ..errors import InputError, StoreError
 from .atomic import replace_file
 
-__all__ = ["Remote", "Where", "for_arrow", "is_address", "replacing", "where"]
+__all__ = ["Location", "Remote", "for_arrow", "is_address", "locate", "replacing"]
 
 WHOLE_AT_ONCE = ("s3", "gcs", "abfs")  # file systems where a file appears when it is complete, and cannot be renamed
 
@@ -41,7 +41,7 @@ class Remote:
         return f"{re.sub('//.*@', '//', self.root)}{self.path}"
 
     def __fspath__(self) -> str:
-        """The whole address, options and all: what `where` reads."""
+        """The whole address, options and all: what `locate` reads."""
         return f"{self.root}{self.path}{self.options}"
 
     def __truediv__(self, name: str) -> Remote:
@@ -116,7 +116,7 @@ class Remote:
         return self.system.get_file_info(self.inner)
 
 
-Where: TypeAlias = Path | Remote
+Location: TypeAlias = Path | Remote
 
 
 def is_address(text: str | os.PathLike[str]) -> bool:
@@ -124,7 +124,7 @@ def is_address(text: str | os.PathLike[str]) -> bool:
     return re.match(r"[a-z][a-z0-9+.-]+://", os.fspath(text)) is not None
 
 
-def where(text: str | os.PathLike[str] | Remote) -> Where:
+def locate(text: str | os.PathLike[str] | Remote) -> Location:
     """What a user's text means: a path of this machine, or a place on another file system."""
     if isinstance(text, Remote) or not is_address(text):
         return text if isinstance(text, Remote) else Path(text)
@@ -137,13 +137,13 @@ def where(text: str | os.PathLike[str] | Remote) -> Where:
     return Remote(root + slashes, PurePosixPath(path), mark + options)
 
 
-def for_arrow(path: Where) -> Any:
+def for_arrow(path: Location) -> Any:
     """What Arrow's own readers take: the path, or the file opened."""
     return path if isinstance(path, Path) else path.open()
 
 
 @contextmanager
-def replacing(path: Where) -> Iterator[Path]:
+def replacing(path: Location) -> Iterator[Path]:
     """A file of this machine to write to; on success it becomes `path`, whole or not at all, wherever that is."""
     if isinstance(path, Path):
         with replace_file(path) as temporary:

@@ -236,7 +236,7 @@ class Crew:
     def _say(self, tasks: Sequence[Task], progress: Progress) -> None:
         there = sum(slot.facts is not None for slot in self.slots)
         retries = f", {self.retries} retries" if self.retries else ""
-        progress.place(f"{sum(task.done for task in tasks)}/{len(tasks)} shards, {there} workers{retries}")
+        progress.workers(f"{sum(task.done for task in tasks)}/{len(tasks)} shards, {there} workers{retries}")
 
 
 def _last_line(error: Any) -> str:

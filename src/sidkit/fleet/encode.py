@@ -15,7 +15,7 @@ from ..data.embeddings import Embeddings, open_embeddings, without
 from ..data.formats.parquet_file import empty_ids
 from ..data.listing import is_parquet
 from ..errors import InputError
-from ..files.address import Where, for_arrow, replacing
+from ..files.address import Location, for_arrow, replacing
 from ..progress import Progress
 from ..rows.checks import find_bad_rows
 from ..sids.table import SidTable
@@ -33,8 +33,8 @@ NOTE = "sidkit.made_from"
 class Order:
     """What to encode, and where to."""
 
-    path: Where
-    target: Where
+    path: Location
+    target: Location
     id_column: str | None
     column: str | None
     template: str
@@ -44,8 +44,8 @@ class Order:
 
 def orders(
     fitted: FittedTokenizer,
-    paths: Sequence[Where],
-    output: Where,
+    paths: Sequence[Location],
+    output: Location,
     template: str,
     columns: tuple[str | None, str | None],
     drop: bool,
@@ -53,7 +53,7 @@ def orders(
     """One for every file. Outputs have the names of the inputs, under the folder that is common to all of these."""
     whole = identity_of(fitted, "") + template + "drop" * drop
     if len(paths) == 1 and output.suffix == ".parquet":
-        targets: list[Where] = [output]
+        targets: list[Location] = [output]
     else:
         targets = _under(paths, output)
     return [
@@ -93,18 +93,18 @@ def _good(order: Order, source: Embeddings) -> Embeddings:
     return without(source, sorted(bad))
 
 
-def _under(paths: Sequence[Where], folder: Where) -> list[Where]:
+def _under(paths: Sequence[Location], folder: Location) -> list[Location]:
     common = paths[0].parent
     while not all(str(path).startswith(f"{str(common).rstrip('/')}/") for path in paths):
         common = common.parent
     inner: Any = [path.relative_to(common) for path in paths]  # type: ignore[arg-type]
-    named: list[Where] = [folder / str(path.with_suffix(".parquet")) for path in inner]
+    named: list[Location] = [folder / str(path.with_suffix(".parquet")) for path in inner]
     if len(set(named)) < len(named):
         raise InputError("two files would become one: their names differ in the ending alone; rename one")
     return named
 
 
-def _mark(whole: str, path: Where) -> str:
+def _mark(whole: str, path: Location) -> str:
     status = path.stat()
     told = f"{whole}\0{path.name}\0{status.st_size}\0{int(status.st_mtime)}"
     return hashlib.sha256(told.encode()).hexdigest()

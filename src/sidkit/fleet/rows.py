@@ -30,13 +30,13 @@ from ..data.embeddings import Without, open_embeddings, without
 from ..data.formats.parquet import ParquetEmbeddings
 from ..engine import native
 from ..errors import InputError, SpecError
-from ..files.address import Where, is_address, where
+from ..files.address import Location, is_address, locate
 from ..geometry import Array
 from ..progress import Progress, Silent
 from ..rows.checks import bad_rows_error
 from ..rows.seam import CHUNK, Carrier, Sums, choose
 from ..rows.sources import Source
-from ..sids.quality import Spread, figures_of
+from ..sids.quality import Occupancy, figures_of
 from .crew import ATTEMPTS, PATIENCE, Crew, Lost
 from .encode import orders, sent
 from .session import Session
@@ -60,7 +60,7 @@ class RayRows:
 
     crew: Crew
     source: Source  # what is known of them here: names, places and sizes
-    files: tuple[Where, ...]
+    files: tuple[Location, ...]
     columns: tuple[str | None, str | None]  # of ids and vectors, where asked for
     chunk: int
     stages: tuple[Carrier, ...] = ()
@@ -138,10 +138,10 @@ class RayRows:
         heaps = min(len(self.crew.slots), HEAPS, self.sizes[0])
         shares = [self._job("share", shard, own=(self.sizes, heaps)) for shard in self._homes]
 
-        def once() -> list[Spread]:
+        def once() -> list[Occupancy]:
             found = self.crew.get(self.crew.run(shares, None, self.progress))
             counts = [Job("count", own=[heap[number] for heap in found], label="quality") for number in range(heaps)]
-            spreads: list[Spread] = self.crew.get(self.crew.run(counts, self.sizes, self.progress))
+            spreads: list[Occupancy] = self.crew.get(self.crew.run(counts, self.sizes, self.progress))
             return spreads
 
         return figures_of(_until_kept(once), self.sizes)
@@ -169,7 +169,7 @@ class RayRows:
         """
         if self.shape[1] != fitted.d:
             raise InputError(f"this tokenizer was fitted on {fitted.d}-dimensional rows; these have {self.shape[1]}")
-        made = orders(fitted, self.files, where(output), template, self.columns, bad_rows == "drop")
+        made = orders(fitted, self.files, locate(output), template, self.columns, bad_rows == "drop")
         rows = _rows_by_file(self.source)
         jobs = [Job("encode", own=o, rows=rows.get(o.path, 0), label=f"encoding {o.path}") for o in made]
         self.progress.start("encode", sum(rows.values()))
@@ -182,7 +182,7 @@ class RayRows:
         jobs = [self._job("check", shard, own=self._place(shard), counted=True) for shard in self._homes]
         return {row: why for part in self._values(jobs) for row, why in part.items()}
 
-    def place(self) -> dict[str, Any]:
+    def ran_on(self) -> dict[str, Any]:
         """What to say of a fit of these rows: who did it."""
         crew = self.crew
         return {"device": "ray", "workers": len(crew.slots), "cpus": crew.cpus, "retries": crew.retries}
@@ -227,7 +227,7 @@ class RayRows:
 class Encoded(NamedTuple):
     """What `RayRows.encode` did: the files, their rows, and how many of them were there already."""
 
-    files: tuple[Where, ...]
+    files: tuple[Location, ...]
     rows: int
     kept: int
 
@@ -287,7 +287,7 @@ def on_ray(
         raise
 
 
-def _rows_by_file(source: Any) -> dict[Where, int]:
+def _rows_by_file(source: Any) -> dict[Location, int]:
     if isinstance(source, Without):
         return _rows_by_file(source.source)
     if isinstance(source, ParquetEmbeddings):

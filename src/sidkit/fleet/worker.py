@@ -22,7 +22,7 @@ from ..rows.checks import find_bad_rows
 from ..rows.local import LocalRows
 from ..rows.seam import Rows, Sums, smallest_code_dtype
 from ..rows.sources import ArraySource, Source, Window
-from ..sids.quality import Spread, spread_of
+from ..sids.quality import Occupancy, occupancy_of
 from .encode import Order, encode_file
 
 if TYPE_CHECKING:
@@ -144,11 +144,11 @@ class Worker:
         heap = codes[:, 0] % heaps
         return [ray.put(codes[heap == number]) for number in range(heaps)]
 
-    def _count(self, heaps: Sequence[Any], sizes: Sequence[int]) -> Spread:
+    def _count(self, heaps: Sequence[Any], sizes: Sequence[int]) -> Occupancy:
         """How the codes of one heap, from all shards, lie over their prefixes."""
         import ray
 
-        return spread_of(np.concatenate(ray.get(list(heaps))).astype(np.int32), sizes)
+        return occupancy_of(np.concatenate(ray.get(list(heaps))).astype(np.int32), sizes)
 
     def _check(self, rows: Rows, place: tuple[int, int]) -> dict[int, str]:
         """The numbers of rows that cannot be used, and why."""

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ..data.sequences import Sequences
 from ..errors import InputError
-from ..sids.prefixes import prefix_numbers
-from ..sids.quality import require_codes
+from ..sids.prefixes import prefix_numbers, require_codes
 
 __all__ = ["category_paths", "prefix_agreement"]
 

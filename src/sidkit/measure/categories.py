@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..sids.prefixes import prefix_numbers
-from ..sids.quality import entropy_bits, require_codes
+from ..sids.prefixes import prefix_numbers, require_codes
+from ..sids.quality import entropy_bits
 
 __all__ = ["purity"]
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..data.sequences import Sequences
 from ..errors import InputError
 from ..progress import Progress, Silent
-from ..sids.quality import require_codes
+from ..sids.prefixes import require_codes
 from ..sids.table import SidTable
 from ..sids.trie import Trie
 

@@ -16,8 +16,7 @@ from ..progress import Progress, Silent
 from ..rows.checks import Checked
 from ..rows.seam import CHUNK
 from ..rows.sources import Source
-from ..sids.prefixes import prefix_numbers
-from ..sids.quality import require_codes
+from ..sids.prefixes import prefix_numbers, require_codes
 
 __all__ = ["nearest_rows", "neighbour_agreement"]
 

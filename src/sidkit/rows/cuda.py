@@ -99,7 +99,7 @@ class DeviceRows:
         held = Resident(torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self.held.device))
         return DeviceRows(held, spare=self.spare)
 
-    def place(self) -> dict[str, Any]:
+    def ran_on(self) -> dict[str, Any]:
         """What to say of a fit of these rows: which device, where the rows lay, how they were scored, memory used."""
         device = self.held.device
         return {

@@ -12,13 +12,13 @@ from .local import LocalRows
 from .seam import Rows
 from .sources import Source
 
-__all__ = ["chosen", "place_of", "require_gpu", "said", "work_of_fit"]
+__all__ = ["choose_device", "describe_run", "ran_on", "require_gpu", "work_of_fit"]
 
 WORTH_A_GPU = 1e12  # multiply-adds from which "auto" takes a GPU: it saves more than loading and compiling kernels cost
 MOST_NEIGHBOURS, MOST_DIMENSIONS = 16, 4096  # what the GPU's kernels can do
 
 
-def chosen(device: str, source: Source, work: float) -> str:
+def choose_device(device: str, source: Source, work: float) -> str:
     """The device for this work: "auto" is "cuda" where there is a GPU and it pays, else "cpu".
 
     work: codewords that each row is compared with. It pays from WORTH_A_GPU multiply-adds on. Rows of float64 stay on
@@ -56,19 +56,19 @@ def require_gpu(device: str) -> None:
         raise SpecError(f"there is no device {device!r}; this machine has cuda:0 to cuda:{count - 1}")
 
 
-def place_of(rows: Rows | None, encoding: bool = False) -> dict[str, Any]:
+def ran_on(rows: Rows | None, encoding: bool = False) -> dict[str, Any]:
     """Where rows were worked on, for people and machines; empty where the rows do not say.
 
     encoding leaves out how rows were scored, which is a fit's matter.
     """
     if isinstance(rows, LocalRows):
         return {"device": "cpu", "threads": native.threads()}
-    describe = getattr(rows, "place", None)
+    describe = getattr(rows, "ran_on", None)
     place = describe() if describe is not None else {}
     return {name: value for name, value in place.items() if name != "scored_in" or not encoding}
 
 
-def said(place: Mapping[str, Any]) -> str:
+def describe_run(place: Mapping[str, Any]) -> str:
     """A place as a line of text."""
     if place.get("device") == "cpu":
         threads = place["threads"]

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError
 from ..geometry import squared_length, unit
-from .prefixes import prefix_numbers
-from .quality import require_codes
+from .prefixes import prefix_numbers, require_codes
 
 __all__ = ["coherence"]
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["prefix_numbers"]
+from ..errors import InputError
+
+__all__ = ["prefix_numbers", "require_codes"]
 
 
 def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[np.int64]]:
@@ -25,3 +27,15 @@ def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[np
         limit *= size
         numbers.append(number)
     return numbers
+
+
+def require_codes(codes: Any, sizes: Sequence[int]) -> NDArray[Any]:
+    """The codes as an array (n, levels), if they fit the sizes and there are any."""
+    array = np.asarray(codes)
+    if array.ndim != 2 or array.shape[1] != len(sizes):
+        raise InputError(f"codes of shape {array.shape} do not fit {len(sizes)} sizes")
+    if 0 in array.shape:
+        raise InputError("there are no codes to measure")
+    if (array < 0).any() or (array >= np.asarray(sizes)).any():
+        raise InputError(f"some codes lie outside their codebook (sizes {tuple(sizes)})")
+    return array

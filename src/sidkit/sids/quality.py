@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
-from .prefixes import prefix_numbers
+from .coherence import coherence
+from .prefixes import prefix_numbers, require_codes
 
-__all__ = ["Spread", "entropy_bits", "figures_of", "gini", "perplexity", "quality", "require_codes", "spread_of"]
+__all__ = ["Occupancy", "entropy_bits", "figures_of", "gini", "occupancy_of", "perplexity", "quality"]
 
 
 def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, Any]:
@@ -34,30 +34,28 @@ def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, 
     pd_per_group_pair      per level, how near the prefixes' mean vectors are          (R3-VAE's PD)
     """
     array = require_codes(codes, sizes)
-    figures = figures_of([spread_of(array, sizes)], sizes)
+    figures = figures_of([occupancy_of(array, sizes)], sizes)
     if vectors is not None:
-        from .coherence import coherence
-
         found = coherence(np.asarray(vectors), array, sizes)
         figures |= {name: found[name] for name in ("sc_per_group", "pd_per_group_pair")}
     return figures
 
 
-class Spread(NamedTuple):
+class Occupancy(NamedTuple):
     """How some rows lie over prefixes: all that quality needs of them, and it adds if no prefix is in two of them."""
 
     buckets: list[tuple[NDArray[np.int64], NDArray[np.int64]]]  # per level: sizes of buckets, and how many have each
     tokens: list[NDArray[np.int64]]  # per level: rows with each code
 
 
-def spread_of(codes: NDArray[Any], sizes: Sequence[int]) -> Spread:
+def occupancy_of(codes: NDArray[Any], sizes: Sequence[int]) -> Occupancy:
     """The spread of codes (n, levels)."""
     counts = [np.unique(number, return_counts=True)[1] for number in prefix_numbers(codes, sizes)]
     tokens = [np.bincount(codes[:, level], minlength=size) for level, size in enumerate(sizes)]
-    return Spread([np.unique(count, return_counts=True) for count in counts], tokens)
+    return Occupancy([np.unique(count, return_counts=True) for count in counts], tokens)
 
 
-def figures_of(spreads: Sequence[Spread], sizes: Sequence[int]) -> dict[str, Any]:
+def figures_of(spreads: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, Any]:
     """The metrics of `quality` from spreads that have no prefix in common."""
     levels = range(len(sizes))
     buckets = [_together([spread.buckets[level] for spread in spreads]) for level in levels]
@@ -81,18 +79,6 @@ def figures_of(spreads: Sequence[Spread], sizes: Sequence[int]) -> dict[str, Any
         "entropy_bits": bits,
         "perplexity": [2.0**bit for bit in bits],
     }
-
-
-def require_codes(codes: Any, sizes: Sequence[int]) -> NDArray[Any]:
-    """The codes as an array (n, levels), if they fit the sizes and there are any."""
-    array = np.asarray(codes)
-    if array.ndim != 2 or array.shape[1] != len(sizes):
-        raise InputError(f"codes of shape {array.shape} do not fit {len(sizes)} sizes")
-    if 0 in array.shape:
-        raise InputError("there are no codes to measure")
-    if (array < 0).any() or (array >= np.asarray(sizes)).any():
-        raise InputError(f"some codes lie outside their codebook (sizes {tuple(sizes)})")
-    return array
 
 
 def gini(counts: NDArray[Any]) -> float:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..data.formats.vectors import is_list
 from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
-from ..files.address import Remote, replacing, where
+from ..files.address import Remote, locate, replacing
 from .prefixes import prefix_numbers
 from .template import TEMPLATES, Template, read_sid, template_named
 
@@ -125,7 +125,7 @@ class SidTable:
         form = self._form(template)
         schema = self._rows(0, 0, form).schema
         schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
-        with replacing(where(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
+        with replacing(locate(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
             for start in range(0, len(self), ROW_GROUP):
                 file.write_table(self._rows(start, start + ROW_GROUP, form))
 

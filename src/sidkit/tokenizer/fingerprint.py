@@ -13,7 +13,7 @@ from ..rows.sources import Source, Wrapped
 if TYPE_CHECKING:
     from ..rows.seam import Rows
 
-__all__ = ["fingerprint", "unchanged"]
+__all__ = ["content_digest", "fingerprint"]
 
 
 FINGERPRINT_ROWS = 1024
@@ -27,7 +27,7 @@ def fingerprint(rows: Rows, count: int = FINGERPRINT_ROWS) -> str:
     return hashlib.sha256(f"{n}x{d}".encode() + sample.tobytes()).hexdigest()
 
 
-def unchanged(X: Any) -> str:
+def content_digest(X: Any) -> str:
     """SHA-256 of what must be as it was where work is gone on with, beside the fingerprint: the names, sizes and times
     of files, or every number of rows in memory. Rows that live elsewhere give nothing."""
     while isinstance(X, Wrapped):

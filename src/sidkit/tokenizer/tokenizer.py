@@ -18,11 +18,11 @@ from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint
 from ..geometry import Array
 from ..progress import Progress, Silent
-from ..rows.device import place_of, work_of_fit
+from ..rows.device import ran_on, work_of_fit
 from ..rows.seam import Rows, leading_steps
 from ..stages.prepare import FittedRemoveMean
 from ..stages.stage import Checks, Fitted, Run, Stage
-from .fingerprint import fingerprint, unchanged
+from .fingerprint import content_digest, fingerprint
 from .spec import to_plain
 
 __all__ = ["FittedTokenizer", "Tokenizer"]
@@ -69,7 +69,7 @@ class Tokenizer:
         rows = as_rows(X, device, report, scratch=beside, work=work_of_fit(self.stages))
         mark = fingerprint(rows)
         if checkpoint is not None:
-            identity = self._identity(int(seed), init, mark + unchanged(X))
+            identity = self._identity(int(seed), init, mark + content_digest(X))
             run = replace(run, checkpoint=Checkpoint(checkpoint, identity))
         fitted: list[Fitted] = []
         for i, stage in enumerate(self.stages):
@@ -159,7 +159,7 @@ class FittedTokenizer:
         killed and is made again does not repeat them.
         spread deals the last tokens out so that these rows share as few SIDs as they can (`sidkit.spread`): for a whole
         catalogue at once, since a row's last token then depends on the others.
-        ran, where given, is filled with where the rows were worked on (`place.place_of`); nothing where no row was.
+        ran, where given, is filled with where the rows were worked on (`device.ran_on`); nothing where no row was.
         """
         report = progress or Silent()
         if spread:
@@ -176,7 +176,7 @@ class FittedTokenizer:
         report.start("encode", rows.shape[0])
         rows = rows.map(self.chain)
         if ran is not None:
-            ran.update(place_of(rows, encoding=True))
+            ran.update(ran_on(rows, encoding=True))
         return rows.codes()
 
     @cached_property

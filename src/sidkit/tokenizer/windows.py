@@ -14,9 +14,9 @@ from ..data.inputs import as_rows, as_source
 from ..files.checkpoint import Checkpoint
 from ..progress import Progress
 from ..rows.checks import Checked
-from ..rows.device import chosen, place_of
+from ..rows.device import choose_device, ran_on
 from ..rows.sources import Window
-from .fingerprint import fingerprint, unchanged
+from .fingerprint import content_digest, fingerprint
 from .spec import to_plain
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def encode_in_windows(
     """
     source = Checked(as_source(X), np.dtype(fitted.dtype))
     rows = as_rows(source, "cpu", report, d=fitted.d, check="done")
-    device = chosen(device, source, sum(fitted.sizes) if fitted.dtype == "float32" else 0.0)
-    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16) + unchanged(source)))
+    device = choose_device(device, source, sum(fitted.sizes) if fitted.dtype == "float32" else 0.0)
+    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16) + content_digest(source)))
     out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
     report.start("encode", len(out))
     for start in range(0, len(out), WINDOW):
@@ -52,7 +52,7 @@ def encode_in_windows(
             part = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check="done").map(fitted.chain)
             codes = part.codes()
             if ran is not None:
-                ran.update(place_of(part, encoding=True))
+                ran.update(ran_on(part, encoding=True))
             kept.save(f"rows-{start}", {"codes": codes}, {})
         else:
             codes = saved[0]["codes"]

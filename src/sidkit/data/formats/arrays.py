@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...files.address import Remote, Where
+from ...files.address import Location, Remote
 from ...rows.sources import require_rows
 from ..columns import EMBEDDING_NAMES, ID_NAMES, choose_name, no_such
 from ..ids import is_id_type, require_unique
@@ -39,12 +39,12 @@ FROM_AFAR = (".npy", ".safetensors")  # formats whose rows can be fetched withou
 class ArrayEmbeddings:
     """A matrix whose chunks are cut out and converted as they are read."""
 
-    path: Where
+    path: Location
     array: NDArray[Any]  # (n, d), of any number type; bfloat16 as numpy stores it, two bytes without a meaning
     given: Any = None  # ids that came with it
 
     @property
-    def paths(self) -> tuple[Where, ...]:
+    def paths(self) -> tuple[Location, ...]:
         return (self.path,)
 
     @property
@@ -77,7 +77,7 @@ class ArrayEmbeddings:
         return np.require(x, self.dtype, ["C", "A"])
 
 
-def open_arrays(path: Where, id_column: str | None, column: str | None) -> ArrayEmbeddings:
+def open_arrays(path: Location, id_column: str | None, column: str | None) -> ArrayEmbeddings:
     """The matrix of a file and its ids, by their names where the file names its arrays."""
     if isinstance(path, Remote) and path.suffix.lower() not in FROM_AFAR:
         raise InputError(
@@ -95,7 +95,7 @@ def open_arrays(path: Where, id_column: str | None, column: str | None) -> Array
         return ArrayEmbeddings(path, matrix.load(), ids)
 
 
-def _matrix(stored: dict[str, Stored], wanted: str | None, path: Where) -> Stored:
+def _matrix(stored: dict[str, Stored], wanted: str | None, path: Location) -> Stored:
     fits = {name: len(array.shape) == 2 for name, array in stored.items()}
     name = choose_name(wanted, EMBEDDING_NAMES, fits)
     if wanted is None and (name is None or not fits[name]):
@@ -113,7 +113,7 @@ def _matrix(stored: dict[str, Stored], wanted: str | None, path: Where) -> Store
     return array
 
 
-def _ids(stored: dict[str, Stored], wanted: str | None, path: Where, rows: int) -> Any:
+def _ids(stored: dict[str, Stored], wanted: str | None, path: Location, rows: int) -> Any:
     fits = {name: len(array.shape) == 1 for name, array in stored.items()}
     name = choose_name(wanted, ID_NAMES, fits)
     if name is None and wanted is not None:

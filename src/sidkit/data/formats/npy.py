@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from ...files.address import Where
+from ...files.address import Location
 from .stored_array import BFLOAT16, Order, Stored, mapped
 
 __all__ = ["read_npy", "read_npz"]
@@ -25,7 +25,7 @@ BOMB = 100  # no embeddings pack this well, but long runs of zeros do
 SMALL = 1 << 26  # below 64 MB we do not care
 
 
-def read_npy(path: Where) -> dict[str, Stored]:
+def read_npy(path: Location) -> dict[str, Stored]:
     """The one array of a .npy file, memory-mapped."""
     with path.open("rb") as file:
         shape, order, dtype = _header(file)

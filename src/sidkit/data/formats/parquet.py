@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...files.address import Where
+from ...files.address import Location
 from ...rows.chunks import read_ahead, rechunked
 from ...rows.seam import CHUNK
 from ...rows.sources import require_rows
@@ -35,7 +35,7 @@ __all__ = ["ParquetEmbeddings", "open_parquet"]
 class ParquetEmbeddings:
     """The vectors of a column, streamed; the ids of another, held."""
 
-    paths: tuple[Where, ...]
+    paths: tuple[Location, ...]
     parts: tuple[Part, ...]  # the files that have rows
     ids: Any  # None where they were not asked for
     vectors: Vectors
@@ -109,7 +109,7 @@ class ParquetEmbeddings:
 
 
 def open_parquet(
-    paths: tuple[Where, ...], id_column: str | None, column: str | None, ids: bool = True
+    paths: tuple[Location, ...], id_column: str | None, column: str | None, ids: bool = True
 ) -> ParquetEmbeddings:
     """Look at every file's schema, read the ids and the first vector; leave the rest for later."""
     parts: list[Part] = []

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import InputError
-from ...files.address import Where
+from ...files.address import Location
 from ..columns import EMBEDDING_NAMES, ID_NAMES, choose_name, no_such
 from ..ids import is_id_type
 from ..listing import readable
@@ -28,7 +28,7 @@ ROWS_PER_BYTE = 64  # more than that is a lie in the footer: ids alone take more
 class Part:
     """A file that has rows."""
 
-    path: Where
+    path: Location
     id_column: str
     column: str
     id_type: Any
@@ -58,7 +58,7 @@ class Part:
         return list(ids.chunks)
 
 
-def examine(path: Where, id_column: str | None, column: str | None, first: Part | None) -> Part | None:
+def examine(path: Location, id_column: str | None, column: str | None, first: Part | None) -> Part | None:
     """What a file holds, by its footer alone; None if it has no rows. Its types must be those of the first file."""
     with readable(path):
         with _opened(path) as file:
@@ -84,7 +84,7 @@ def examine(path: Where, id_column: str | None, column: str | None, first: Part 
     return part
 
 
-def empty_ids(path: Where, id_column: str | None) -> Any:
+def empty_ids(path: Location, id_column: str | None) -> Any:
     """No ids, of the type they have in a file without rows; None for a file with rows."""
     with readable(path), _opened(path) as file:
         if file.metadata.num_rows:
@@ -96,7 +96,7 @@ def empty_ids(path: Where, id_column: str | None) -> Any:
 
 
 @contextmanager
-def _opened(path: Where) -> Iterator[Any]:
+def _opened(path: Location) -> Iterator[Any]:
     if isinstance(path, Path):
         with pq.ParquetFile(path, buffer_size=READ, pre_buffer=False) as file:
             yield file
@@ -128,7 +128,7 @@ def _vector_column(types: dict[str, Any], wanted: str | None, place: str) -> str
     return name
 
 
-def _require_same(column: str, mine: Any, path: Where, other: Any, first: Where) -> None:
+def _require_same(column: str, mine: Any, path: Location, other: Any, first: Location) -> None:
     if mine != other:
         raise InputError(
             f"{column!r} is of {mine} in {path.name}, but of {other} in {first.name}; write all files with one schema"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...files.address import Where
+from ...files.address import Location
 from .stored_array import BFLOAT16, Stored, mapped
 
 __all__ = ["read_safetensors"]
@@ -29,7 +29,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def read_safetensors(path: Where) -> dict[str, Stored]:
+def read_safetensors(path: Location) -> dict[str, Stored]:
     """Every tensor by name; its place and size must agree with the file's length."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -43,7 +43,7 @@ def read_safetensors(path: Where) -> dict[str, Stored]:
     return {name: _tensor(path, name, entry, 8 + length, size) for name, entry in header.items()}
 
 
-def _tensor(path: Where, name: str, entry: Any, data: int, size: int) -> Stored:
+def _tensor(path: Location, name: str, entry: Any, data: int, size: int) -> Stored:
     shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
     if any(type(n) is not int or n < 0 for n in (*shape, begin, end)) or not begin <= end <= size - data:
         raise ValueError(f"tensor {name!r} of shape {shape} is said to lie at {begin} to {end} of {size - data} bytes")

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files.address import Remote, Where
+from ...files.address import Location, Remote
 
 __all__ = ["BFLOAT16", "Order", "Stored", "mapped"]
 
@@ -36,7 +36,7 @@ class Stored:
 
 
 def mapped(
-    path: Where, shape: tuple[int, ...], dtype: np.dtype[Any], label: str, offset: int, end: int, order: Order = "C"
+    path: Location, shape: tuple[int, ...], dtype: np.dtype[Any], label: str, offset: int, end: int, order: Order = "C"
 ) -> Stored:
     """An array that lies as it is in bytes offset to end of a file, to be memory-mapped there."""
     size = prod(shape) * dtype.itemsize

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...files.address import Where
+from ...files.address import Location
 from ...geometry import compute_dtype
 from ..listing import readable
 
@@ -26,7 +26,7 @@ class Vectors:
     dtype: np.dtype[Any]
 
     @classmethod
-    def like(cls, batch: Any, path: Where, column: str) -> Vectors:
+    def like(cls, batch: Any, path: Location, column: str) -> Vectors:
         """As the first row of a batch is."""
         lists = _lists(batch)
         if lists.null_count:
@@ -36,7 +36,7 @@ class Vectors:
             raise InputError(f"row 0 of {path.name}: {column!r} is empty, expected a list of numbers")
         return cls(column, d, compute_dtype(value_type(lists.type).to_pandas_dtype()))
 
-    def of(self, batch: Any, path: Where, row: int) -> NDArray[Any]:
+    def of(self, batch: Any, path: Location, row: int) -> NDArray[Any]:
         """The rows of a batch, the first being this row of the file: (n, d). No copy where the dtype is right."""
         with readable(path):
             lists = _lists(batch)
@@ -57,7 +57,7 @@ class Vectors:
             x: NDArray[Any] = values.to_numpy().reshape(len(lists), self.d)
             return x.astype(self.dtype, copy=False)
 
-    def _refuse(self, path: Where, row: int, wrong: Any, why: str) -> NoReturn:
+    def _refuse(self, path: Location, row: int, wrong: Any, why: str) -> NoReturn:
         first = row + int(np.argmax(wrong))
         raise InputError(f"row {first} of {path.name}: {self.column!r} {why}")
 

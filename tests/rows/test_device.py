@@ -14,14 +14,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="the GPU engine needs torch")
 
 import sidkit  # noqa: E402
-from sidkit.rows import device as place  # noqa: E402
+from kernels import DEVICE, ON_GPU, kernels_run, needs_gpu  # noqa: E402
+from sidkit.rows import device  # noqa: E402
 from sidkit.rows.local import LocalRows  # noqa: E402
 from sidkit.rows.sources import ArraySource  # noqa: E402
 from sidkit.stages.cluster import GMM, Balanced, PerParent, per_parent  # noqa: E402
 from sidkit.stages.level import SUBTRACT, Level  # noqa: E402
 from sidkit.stages.product import OPQ  # noqa: E402
 from sidkit.tokenizer.recipes import RECIPES, recipe  # noqa: E402
-from test_cuda import DEVICE, ON_GPU, kernels_run, needs_gpu  # noqa: E402
 
 if not ON_GPU:
     pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Runtime", "Deprecation")]
@@ -158,18 +158,18 @@ def test_large_parents_are_fitted_on_the_device(X, monkeypatch):
 
 def test_auto_takes_a_gpu_where_it_pays(monkeypatch):
     rows = ArraySource(np.ones((1000, 100), np.float32))
-    work = place.work_of_fit(sidkit.prq_kmeans((256, 256, 256)).stages)
+    work = device.work_of_fit(sidkit.prq_kmeans((256, 256, 256)).stages)
     assert work == 3 * 256 * 25
-    monkeypatch.setattr(place, "_has_gpu", lambda: True)
-    assert place.chosen("auto", rows, work) == "cpu"
-    assert place.chosen("auto", rows, place.WORTH_A_GPU / 1e5) == "cuda"
-    assert place.chosen("cpu", rows, 1e12) == "cpu"
-    assert place.chosen("auto", ArraySource(rows.array.astype(np.float64)), 1e12) == "cpu"
-    assert place.chosen("auto", ArraySource(np.ones((1, 4097), np.float32)), 1e12) == "cpu"
-    assert place.work_of_fit(sidkit.prq_kmeans(top_k=17).stages) == 0
-    assert place.work_of_fit(sidkit.pq_kmeans((256, 64), iterations=10).stages) == 1600
-    monkeypatch.setattr(place, "_has_gpu", lambda: False)
-    assert place.chosen("auto", rows, 1e12) == "cpu"
+    monkeypatch.setattr(device, "_has_gpu", lambda: True)
+    assert device.choose_device("auto", rows, work) == "cpu"
+    assert device.choose_device("auto", rows, device.WORTH_A_GPU / 1e5) == "cuda"
+    assert device.choose_device("cpu", rows, 1e12) == "cpu"
+    assert device.choose_device("auto", ArraySource(rows.array.astype(np.float64)), 1e12) == "cpu"
+    assert device.choose_device("auto", ArraySource(np.ones((1, 4097), np.float32)), 1e12) == "cpu"
+    assert device.work_of_fit(sidkit.prq_kmeans(top_k=17).stages) == 0
+    assert device.work_of_fit(sidkit.pq_kmeans((256, 64), iterations=10).stages) == 1600
+    monkeypatch.setattr(device, "_has_gpu", lambda: False)
+    assert device.choose_device("auto", rows, 1e12) == "cpu"
 
 
 def test_a_device_that_is_not_there_is_named(X, monkeypatch):
@@ -212,10 +212,10 @@ def test_fit_and_encode_say_what_ran_where(X, tmp_path):
 
 def test_a_place_is_said_in_a_line():
     card = {"device": "NVIDIA H200", "rows": "on the card", "peak_bytes": 1_260_000_000}
-    assert place.said(card) == "ran on NVIDIA H200: rows on the card, peak 1.26 GB of device memory"
-    scored = place.said(card | {"scored_in": ["fp16", "tf32"]})
+    assert device.said(card) == "ran on NVIDIA H200: rows on the card, peak 1.26 GB of device memory"
+    scored = device.said(card | {"scored_in": ["fp16", "tf32"]})
     assert "rows on the card, scored in fp16 and tf32 while fitting, peak 1.26 GB" in scored
-    assert place.said({"device": "cpu", "threads": 1}) == "ran on the CPU, 1 thread at most"
+    assert device.said({"device": "cpu", "threads": 1}) == "ran on the CPU, 1 thread at most"
 
 
 # ------------------------------------------------------------------ sizes for a device
@@ -276,11 +276,11 @@ def test_a_fit_that_streams_has_the_bits_of_one_on_the_card(kind, tmp_path, monk
         pq.write_table(pa.table({"item_id": np.arange(len(X)), "embedding": vectors}), given, row_group_size=7000)
     spec = sidkit.prq_kmeans((300, 200), top_k=5, iterations=3)
     resident = spec.fit(X, device="cuda")
-    assert resident.fitted_rows.place()["rows"] == "on the card"
+    assert resident.fitted_rows.ran_on()["rows"] == "on the card"
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (0, 0))
     monkeypatch.setattr(rows_cuda.on_device, "__defaults__", ("cuda", 1 << 21, None))
     streamed = spec.fit(given, device="cuda")
-    assert streamed.fitted_rows.place()["rows"] == "streamed from the host"
+    assert streamed.fitted_rows.ran_on()["rows"] == "streamed from the host"
     assert all(np.array_equal(a, b) for a, b in zip(resident.codebooks, streamed.codebooks, strict=True))
     assert np.array_equal(resident.fit_codes, streamed.fit_codes)
     assert np.array_equal(streamed.encode(given, device="cuda"), streamed.fit_codes)
@@ -312,7 +312,7 @@ def test_rows_in_memory_may_stream_to_several_places_at_once():
 @pytest.mark.gpu
 @needs_gpu
 def test_auto_runs_a_large_fit_on_the_gpu(monkeypatch):
-    monkeypatch.setattr(place, "WORTH_A_GPU", 1e8)
+    monkeypatch.setattr(device, "WORTH_A_GPU", 1e8)
     X = many(5000, 16)
     fitted = sidkit.prq_kmeans((64, 16), iterations=25).fit(X)
     assert type(fitted.fitted_rows).__name__ == "DeviceRows"

@@ -13,7 +13,7 @@ from sidkit.errors import StoreError
 from sidkit.tokenizer.spec import from_plain, to_plain
 from sidkit.tokenizer.store import _digest
 
-GOLDEN = Path(__file__).parent / "golden" / "tok"
+GOLDEN = Path(__file__).parents[1] / "golden" / "tok"
 ROWS = np.array([[np.cos(t), np.sin(t), t / 7] for t in range(24)])
 
 

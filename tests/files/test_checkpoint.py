@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from sidkit.errors import StoreError
-from sidkit.files.checkpoint import Checkpoint, _digest
+from sidkit.files.checkpoint import Checkpoint
+from sidkit.files.folder import _digest
 
 ARRAYS = {
     "weights/a": np.arange(6, dtype=np.float32).reshape(2, 3).T,  # not contiguous

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sidkit as library
+from command import sidkit
 from conftest import planted
 from sidkit.advice.candidates import Advice, Candidate, Target, choose
 from sidkit.advice.occupancy import alone, distinct, filling
@@ -16,7 +17,6 @@ from sidkit.advice.page import advice_page, tradeoff
 from sidkit.advice.sweep import advise
 from sidkit.cli import app
 from sidkit.errors import InputError, SpecError
-from test_cli import sidkit
 
 
 def test_three_items_by_hand():

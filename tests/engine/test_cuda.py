@@ -9,13 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels import DEVICE, ON_GPU, QUIET, RUN, WHY_NOT, torch
+from kernels import DEVICE, QUIET, kernels_run, needs_gpu, torch
 from sidkit.engine import cpu
 from sidkit.geometry import residual, squared_length, unit
 
 pytestmark = QUIET
-kernels_run = pytest.mark.skipif(not RUN, reason=WHY_NOT)
-needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no CUDA device")
 
 
 def rows_and_centroids(n, K, d, seed=0, alike=4):

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from browser import overflows, watched
+from command import sidkit
 from sidkit.embed import choose
 from sidkit.errors import InputError, SpecError
 from sidkit.report.cases import RULES, collision_case, query_case
@@ -20,7 +21,6 @@ from sidkit.report.contrast import aligned, contrast
 from sidkit.report.draw.layout import WIDTH, Rect, lay_out
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import prq_kmeans, rq_kmeans
-from test_cli import sidkit
 
 TITLE = "<script>document.title = 'taken'</script>"
 

@@ -15,18 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
+from command import sidkit
 from sidkit.sids.table import SidTable
 from sidkit.sids.template import template_named
-
-
-def sidkit(*arguments, stdin=None, check=0, cwd=None):
-    """Run the command line; its output, or its error text when a failure is expected."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sidkit", *map(str, arguments)], input=stdin, capture_output=True, text=True, cwd=cwd
-    )
-    assert done.returncode == check, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout if check == 0 else done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import opq_kmeans, prq_kmeans
 from sidkit.tokenizer.store import load
 
-DOCS = pathlib.Path(__file__).parent.parent / "docs"
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 HOSTILE = (
     "<script>document.title = 'taken'; fetch('http://example.org')</script>",
     "</style></title><img src=x onerror=\"document.title='taken'\">",

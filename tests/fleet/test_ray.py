@@ -385,14 +385,14 @@ def bucket():
 
 
 def test_files_on_s3_are_read_and_written_like_others(X, data, crew, bucket, tmp_path):
-    from sidkit.files.address import replacing, where
+    from sidkit.files.address import locate, replacing
 
-    where(bucket.format("x")).system.create_dir("shop")
+    locate(bucket.format("x")).system.create_dir("shop")
     for path in data[3].iterdir():
-        with replacing(where(bucket.format(f"items/{path.name}"))) as temporary:
+        with replacing(locate(bucket.format(f"items/{path.name}"))) as temporary:
             temporary.write_bytes(path.read_bytes())
     np.save(tmp_path / "x.npy", X)
-    with replacing(where(bucket.format("x.npy"))) as temporary:
+    with replacing(locate(bucket.format("x.npy"))) as temporary:
         temporary.write_bytes((tmp_path / "x.npy").read_bytes())
 
     fitted = SPECS["prq-kmeans"].fit(X)

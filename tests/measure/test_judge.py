@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from command import sidkit
 from conftest import planted
 from sidkit.cli import app
 from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.sids.table import SidTable
-from test_cli import sidkit
 
 
 @pytest.fixture(scope="module")

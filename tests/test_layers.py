@@ -1,0 +1,132 @@
+"""The architecture is the folder list: imports point down it, lazy ones included, and never in a circle."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "sidkit"
+
+# From the bottom to the top: a layer may import the lines above it, and nothing below it.
+LAYERS = (
+    "errors progress geometry",
+    "engine",
+    "files",
+    "rows",
+    "data",
+    "sids",
+    "stages",
+    "tokenizer",
+    "fleet",
+    "embed",
+    "measure",
+    "report",
+    "advice explore",
+    "retriever",
+    "demo",
+    "cli",
+    "moved",
+    "__init__ __main__",
+)
+LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
+
+
+def _modules() -> dict[str, Path]:
+    """Dotted name below `sidkit` -> file; a package goes by its own name."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+        found[name] = path
+    return found
+
+
+MODULES = _modules()
+
+
+def _is_typing(test: ast.expr) -> bool:
+    return "TYPE_CHECKING" in ast.unparse(test)
+
+
+def _imports(name: str, types: bool) -> set[str]:
+    """The modules that a module imports, wherever in it the import stands; with types also those for annotations."""
+    path = MODULES[name]
+    package = [] if name == "__init__" else name.split(".")
+    package = package if path.name == "__init__.py" else package[:-1]
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and _is_typing(node.test) and not types:
+            continue
+        waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            words = [*start, *(node.module or "").split(".")] if node.module else start
+            if not node.level:
+                if words[0] != "sidkit":
+                    continue
+                words = words[1:]
+            for alias in node.names:
+                found |= _resolved(words, alias.name)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                first, *rest = alias.name.split(".")
+                if first == "sidkit":
+                    found |= _resolved(rest, "")
+    return found - {name}
+
+
+def _resolved(words: list[str], name: str) -> set[str]:
+    """`from words import name` as the module that is imported. The version is a fact, not a module."""
+    for one in (".".join([*words, name]), ".".join(words)):
+        if one in MODULES:
+            return {one}
+    return set() if name == "__version__" or not words else {"__init__"}
+
+
+def _layer(name: str) -> str:
+    return name.split(".")[0]
+
+
+def test_every_module_belongs_to_a_layer():
+    assert {_layer(name) for name in MODULES} == set(LEVEL)
+
+
+def test_no_import_points_up():
+    up = [
+        f"{name} -> {other}"
+        for name in MODULES
+        for other in sorted(_imports(name, types=True))
+        if _layer(name) != _layer(other) and LEVEL[_layer(name)] <= LEVEL[_layer(other)]
+    ]
+    assert up == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {name: _imports(name, types=False) for name in MODULES}
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> None:
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            for other in sorted(graph[name]):
+                visit(other, [*path, name])
+            done.add(name)
+
+    for name in MODULES:
+        visit(name, [])
+
+
+def test_the_root_holds_at_most_six_modules():
+    assert len(list(SOURCE.glob("*.py"))) <= 6
+
+
+def test_the_design_shows_the_same_layers():
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    block = re.search(r"```layers\n(.*?)```", design, re.S)
+    assert block, "docs/design.md has no block of layers"
+    shown = [re.split(r"\s{2,}", line)[0] for line in block[1].splitlines() if line.strip()]
+    assert shown == [line for line in LAYERS if "__init__" not in line and line != "moved"]
