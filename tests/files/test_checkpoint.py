@@ -165,7 +165,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_state(tmp_path):
     """Each state is one number, in the facts and all over a large array: a torn one would disagree with itself."""
     script = (
         "import sys, numpy as np\n"
-        "from sidkit.checkpoint import Checkpoint\n"
+        "from sidkit.files.checkpoint import Checkpoint\n"
         "ck = Checkpoint(sys.argv[1], 'mine')\n"
         "i = 0\n"
         "while True:\n"

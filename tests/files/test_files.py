@@ -66,7 +66,7 @@ def test_leftovers_of_dead_writers_are_swept_and_those_of_living_ones_stay(tmp_p
 
 WRITER = """
 import sys, pathlib
-from sidkit.files import replace_folder
+from sidkit.files.atomic import replace_folder
 target = pathlib.Path(sys.argv[1])
 print("ready", flush=True)
 for i in range(100000):

@@ -212,10 +212,10 @@ def test_fit_and_encode_say_what_ran_where(X, tmp_path):
 
 def test_a_place_is_said_in_a_line():
     card = {"device": "NVIDIA H200", "rows": "on the card", "peak_bytes": 1_260_000_000}
-    assert device.said(card) == "ran on NVIDIA H200: rows on the card, peak 1.26 GB of device memory"
-    scored = device.said(card | {"scored_in": ["fp16", "tf32"]})
+    assert device.describe_run(card) == "ran on NVIDIA H200: rows on the card, peak 1.26 GB of device memory"
+    scored = device.describe_run(card | {"scored_in": ["fp16", "tf32"]})
     assert "rows on the card, scored in fp16 and tf32 while fitting, peak 1.26 GB" in scored
-    assert device.said({"device": "cpu", "threads": 1}) == "ran on the CPU, 1 thread at most"
+    assert device.describe_run({"device": "cpu", "threads": 1}) == "ran on the CPU, 1 thread at most"
 
 
 # ------------------------------------------------------------------ sizes for a device
