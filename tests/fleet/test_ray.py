@@ -253,7 +253,7 @@ import sidkit
 from sidkit.embeddings import open_embeddings
 from sidkit.progress import Silent
 from sidkit.recipes import recipe
-from sidkit.rows import LocalRows
+from sidkit.rows.local import LocalRows
 
 cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 2, "include_dashboard": False}})
 other = cluster.add_node(num_cpus=2)
