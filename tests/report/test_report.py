@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from browser import overflows, watched
+from command import sidkit
 from sidkit.errors import InputError, MissingExtraError, SpecError
 from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.report.centroids import MOST, joint_map
@@ -21,7 +22,8 @@ from sidkit.report.draw.svg import figure_svg
 from sidkit.report.evidence import assess, gather
 from sidkit.report.figures import _chance_panel, bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from sidkit.report.groups import collision_groups, prefix_tree, typical_prefixes
-from sidkit.report.page import FORMULAS, report_page
+from sidkit.report.page import report_page
+from sidkit.sids.metrics import METRICS
 from sidkit.sids.quality import gini
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import opq_kmeans, prq_kmeans
@@ -362,8 +364,6 @@ def shop(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(shop):
     """What the command prints as JSON, having written the page and the figures."""
-    from test_cli import sidkit
-
     told = sidkit(
         "report", shop / "sids.parquet", shop / "tok", "--items", shop / "items.parquet", "--category", "category",
         "--sequences", shop / "sequences.parquet", "-o", shop / "report.html", "--figures", shop / "figures", "--json",
@@ -391,8 +391,6 @@ class TestCommand:
         assert written["verdict"]["headline"] in page
 
     def test_sids_dealt_out_at_random_are_not_ready_although_they_were_usable(self, shop, tmp_path):
-        from test_cli import sidkit
-
         table = SidTable.from_parquet(shop / "sids.parquet")
         shuffled = np.random.default_rng(0).permutation(table.codes)
         SidTable(table.ids, shuffled, table.sizes).to_parquet(tmp_path / "shuffled.parquet")
@@ -410,9 +408,11 @@ class TestCommand:
         counts = np.unique(codes, axis=0, return_counts=True)[1]
         alone, n, distinct = (counts == 1).sum(), len(codes), len(counts)
         values = [alone / distinct, alone / n, 1 - alone / n, (n - distinct) / n]
-        for (name, formula, key, _), value in zip(FORMULAS, values, strict=True):
-            assert written[key] == pytest.approx(value)
-            assert f"<td>{name}</td><td><code>{formula}</code></td><td><b>{value:.2%}</b></td>" in page
+        names = ("icr_per_sid", "icr_per_item", "collision_per_item", "surplus_per_item")
+        for name, value in zip(names, values, strict=True):
+            term, formula = METRICS[name].term, METRICS[name].formula
+            assert written[name] == pytest.approx(value)
+            assert f"<td>{term}</td><td><code>{formula}</code></td><td><b>{value:.2%}</b></td>" in page
 
     def test_the_page_asks_for_nothing_and_says_what_to_look_for(self, shop, written):
         page = (shop / "report.html").read_text()
@@ -421,15 +421,11 @@ class TestCommand:
         assert "<script" not in page
 
     def test_without_output_the_verdict_and_the_table_are_printed(self, shop):
-        from test_cli import sidkit
-
         told = sidkit("report", shop / "sids.parquet")
         assert assess(SidTable.from_parquet(shop / "sids.parquet"))["verdict"]["headline"] in told
         assert told.splitlines()[-3].split()[:2] == ["1", "8"]
 
     def test_wrong_input_is_named_before_any_work(self, shop, tmp_path):
-        from test_cli import sidkit
-
         sids, items = shop / "sids.parquet", shop / "items.parquet"
         prq_kmeans((4, 4)).fit(np.random.default_rng(0).normal(size=(50, 4)), seed=0).save(tmp_path / "other")
         assert "sizes (4, 4)" in sidkit("report", sids, tmp_path / "other", check=1)
@@ -531,8 +527,12 @@ def test_the_document_on_reading_it_has_the_limits_the_formulas_and_the_pictures
     text = (DOCS / "reading-the-report.md").read_text()
     for name, (watch, poor, words) in LIMITS.items():
         assert f"| {name} | {words} | {_limit(watch, name)} | {_limit(poor, name)} |" in text
-    for name, formula, key, who in FORMULAS:
-        assert f"| {name} | {re.sub('#?[{}]|#', '', formula)} | `{key}` | {who} |" in text
+    for metric in METRICS.values():
+        kind = "level" if metric.per_level else "all items"
+        row = f"| `{metric.name}` | {metric.formula} | {kind} | {metric.better} | {metric.equation or '–'} |"
+        assert row in text, f"missing from the table of figures: {row}"
+        if metric.used_by and not metric.per_level:
+            assert f"| {metric.term} | {metric.formula} | `{metric.name}` | {metric.used_by} |" in text
     pictures = re.findall(r"\]\((images/[^)]+)\)", text)
     assert len(pictures) == 11
     for picture in pictures:
