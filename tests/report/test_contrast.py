@@ -21,7 +21,8 @@ from sidkit.report.compare_page import compare_page
 from sidkit.report.comparison import Comparison
 from sidkit.report.contenders import contenders_of, pairs_of
 from sidkit.report.contrast import aligned, contrast
-from sidkit.report.draw.layout import WIDTH, Rect, lay_out
+from sidkit.report.draw.layout import lay_out
+from sidkit.report.draw.marks import WIDTH, Rect
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import prq_kmeans, rq_kmeans
 
@@ -246,7 +247,7 @@ class TestPage:
         values = [run["icr_per_item"] for run in found.figures["prq"]]
         bar = figures[0].panels[0].series[0]
         assert bar.y[1] == pytest.approx(np.mean(values))
-        assert bar.spread[1] == pytest.approx(np.std(values, ddof=1))
+        assert bar.whiskers[1] == pytest.approx(np.std(values, ddof=1))
 
     def test_bars_of_levels_that_a_tokenizer_has_not_are_left_out_and_their_places_stay(self, shop, tmp_path):
         X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())

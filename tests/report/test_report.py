@@ -15,8 +15,10 @@ from command import sidkit
 from sidkit.errors import InputError, MissingExtraError, SpecError
 from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.report.centroids import MOST, joint_map
+from sidkit.report.draw.axes import whisker_ends
 from sidkit.report.draw.chart import Figure, Panel, Series
-from sidkit.report.draw.layout import WIDTH, Dots, Label, Path, Rect, height_of, lay_out, shown, wide
+from sidkit.report.draw.layout import height_of, lay_out
+from sidkit.report.draw.marks import WIDTH, Dots, Label, Polyline, Rect, number_text, text_width
 from sidkit.report.draw.plots import write_figures
 from sidkit.report.draw.svg import figure_svg
 from sidkit.report.evidence import assess, gather
@@ -160,11 +162,9 @@ class TestFigures:
         assert f"{gini(counts):.2f}" in line.name
 
     def test_whiskers_reach_as_far_as_their_intervals_on_either_side(self):
-        from sidkit.report.draw.layout import _ends
-
-        assert _ends(0.5, 0.1) == pytest.approx((0.4, 0.6))
-        assert _ends(0.35, (0.17, 0.06)) == pytest.approx((0.18, 0.41))
-        assert _ends(0.1, 0.3)[0] == 0
+        assert whisker_ends(0.5, 0.1) == pytest.approx((0.4, 0.6))
+        assert whisker_ends(0.35, (0.17, 0.06)) == pytest.approx((0.18, 0.41))
+        assert whisker_ends(0.1, 0.3)[0] == 0
 
     def test_the_bucket_curve_counts_prefixes_with_at_least_so_many_items(self):
         line = bucket_panel("", [np.array([1, 1, 3])]).series[0]
@@ -190,14 +190,14 @@ class TestFigures:
         marks = lay_out(panel)
         bars = [mark for mark in marks if isinstance(mark, Rect) and mark.tip]
         assert bars[1].height == pytest.approx(2 * bars[0].height)
-        whisker = next(mark for mark in marks if isinstance(mark, Path) and mark.style == "whisker")
+        whisker = next(mark for mark in marks if isinstance(mark, Polyline) and mark.style == "whisker")
         assert whisker.points[0][1] - whisker.points[1][1] == pytest.approx(bars[0].height)  # 0.3 - 0.1 = 0.2
 
     def test_a_bar_below_zero_hangs_from_it_with_its_value_underneath(self):
         bars = {"purity": [0.5, 0.6], "NMI, adjusted": [-0.1, 0.2]}
         marks = lay_out(_chance_panel("", bars))
         up, _, down, _ = (mark for mark in marks if isinstance(mark, Rect) and mark.tip)
-        zero = next(mark.points[0][1] for mark in marks if isinstance(mark, Path) and mark.style == "axis")
+        zero = next(mark.points[0][1] for mark in marks if isinstance(mark, Polyline) and mark.style == "axis")
         assert (up.y + up.height, down.y) == pytest.approx((zero, zero))
         assert down.height == pytest.approx(up.height / 5)
         value = next(mark for mark in marks if isinstance(mark, Label) and mark.text == "-10%")
@@ -226,7 +226,7 @@ class TestFigures:
         labels = [mark for mark in lay_out(panel) if isinstance(mark, Label)]
         for style in ("title", "legend"):
             cut = next(label.text for label in labels if label.style == style)
-            assert wide(cut, style) <= WIDTH
+            assert text_width(cut, style) <= WIDTH
             assert cut.startswith("/home/some")
             assert cut.endswith("/tok")
         assert [label.turned for label in labels if label.text == "256-256-256"] == [True] * 9
@@ -236,7 +236,7 @@ class TestFigures:
         [(0.5, True, "50%"), (0.0123, True, "1.2%"), (3e-8, True, "0%"), (1, True, "100%"), (12345, False, "12.3k")],
     )
     def test_numbers_are_told_shortly(self, value, percent, text):
-        assert shown(value, percent) == text
+        assert number_text(value, percent) == text
 
     def test_files_are_what_they_say_and_the_same_every_time(self, tmp_path):
         figure = Figure("one", "", "", [Panel("A & <B> $x_1$", "x", "y", [Series("<i>", [1, 2], [3, 4])])])
@@ -261,7 +261,7 @@ class TestFigures:
 
 def box_of(label):
     """Left, top, right and bottom of a label's letters, which stand on its y."""
-    long, high = wide(label.text, label.style), 0.75 * {"title": 13, "value": 10}.get(label.style, 11)
+    long, high = text_width(label.text, label.style), 0.75 * {"title": 13, "value": 10}.get(label.style, 11)
     before = {"start": 0.0, "middle": long / 2, "end": long}[label.anchor]
     if label.turned:
         return label.x - high, label.y - long + before, label.x, label.y + before
@@ -271,7 +271,7 @@ def box_of(label):
 def points_of(marks):
     for mark in marks:
         match mark:
-            case Path(points) | Dots(points):
+            case Polyline(points) | Dots(points):
                 yield from points
             case Rect(x, y, width, height):
                 yield from ((x, y), (x + width, y + height))
