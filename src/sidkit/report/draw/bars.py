@@ -18,7 +18,7 @@ class BarLayout(NamedTuple):
     """The width of the bars of a panel, and how their values are written: across, upright or not at all."""
 
     width: float
-    count: int  # of bars in a group
+    per_group: int  # bars in a group
     values: Literal["across", "upright", ""]
     above: float  # what values need above the highest bar, beyond the tenth that every panel leaves
     below: float  # what they need below the lowest, where it is below zero
@@ -50,7 +50,7 @@ def draw_bars(panel: Panel, one: Series, index: int, bars: BarLayout, across: Sc
     """The bars of one series, which is the index-th of each group, with whiskers and values."""
     marks: list[Mark] = []
     for i, (x, y) in enumerate(zip(one.x, one.y, strict=True)):
-        left = across(x) + (index - bars.count / 2) * bars.width
+        left = across(x) + (index - bars.per_group / 2) * bars.width
         middle, value = left + bars.width / 2, number_text(y, panel.percent)
         tip = f"{one.name}, {panel.names[int(x)]}: {value}" if panel.names else value
         high, low = sorted((up(y), up(0)))
