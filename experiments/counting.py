@@ -21,7 +21,8 @@ from tiger_codes import sequences_of
 
 from sidkit import __version__
 from sidkit.data.sequences import Sequences
-from sidkit.measure.counting import counted, places
+from sidkit.measure.counting import counted
+from sidkit.measure.ranking import mean_figures
 from sidkit.retriever.data import examples
 
 HISTORY, USERS = 20, 2000  # items of a history, and users at once
@@ -57,7 +58,7 @@ def main() -> None:
     for dataset in DATASETS:
         folder: Path = options.data / dataset
         items, sequences = pq.read_metadata(folder / "items.parquet").num_rows, sequences_of(folder)
-        ways = counted(sequences, items) | {"together": places(together(sequences, items))}
+        ways = counted(sequences, items) | {"together": mean_figures(together(sequences, items))}
         found[dataset] = {"users": len(examples(sequences, "test"))} | ways
         print(dataset, {name: round(way["ndcg@20"], 4) for name, way in ways.items()}, flush=True)
     versions = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from sidkit.report.compare import Comparison
+from sidkit.report.comparison import Comparison
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
 

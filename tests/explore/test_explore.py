@@ -219,6 +219,34 @@ def test_search_understands_sids_as_their_file_writes_them(tmp_path):
         assert [step["prefix"] for step in pages.search(text)["prefixes"]] == prefixes
 
 
+@pytest.mark.parametrize(
+    "template, sid, prefix, token, other",
+    [("plain", "2-1", "2", "1", "0"), ("[{level}:{code}]", "[1:2][2:1]", "[1:2]", "[2:1]", "[2:0]")],
+)
+def test_every_answer_writes_sids_as_their_file_does(tmp_path, template, sid, prefix, token, other):
+    """Four items on two sides, the second of which is written by letters."""
+    codes = np.array([[2, 1], [2, 1], [2, 0], [0, 1]], np.int32)
+    SidTable([7, 8, 9, 10], codes, (3, 3)).to_parquet(tmp_path / "sids.parquet", template)
+    SidTable([7, 8, 9, 10], codes, (3, 3)).to_parquet(tmp_path / "other.parquet")
+    vectors = Lines(np.eye(4, dtype=np.float32) + 0.1, pa.array([7, 8, 9, 10]))
+    pages = Pages(read(tmp_path / "sids.parquet", tmp_path / "other.parquet", vectors=vectors))
+    node = pages.node("a", (2,))
+    assert (node["sid"], [step["token"] for step in node["path"]]) == (prefix, [prefix])
+    assert [branch["token"] for branch in node["branches"]["list"]] == [token, other]
+    item = pages.item("7")
+    assert (item["sides"]["a"]["sid"], item["sides"]["b"]["sid"]) == (sid, "<a_2><b_1>")
+    assert [step["sid"] for step in item["sides"]["a"]["path"]] == [prefix, sid]
+    listed = pages.members("a", (2,))["list"]
+    assert [(one["sid"], one["rest"]) for one in listed if one["id"] == "7"] == [(sid, token)]
+    assert [one["rest"] for one in pages.members("a", (2, 1))["list"]] == ["", ""]
+    assert [one["rest"] for one in pages.members("a", ())["list"] if one["id"] == "7"] == [sid]
+    assert pages.near("7", "a")["odd"][0]["sid"] == sid
+    assert pages.search(sid)["prefixes"][0]["sid"] == sid
+    assert [step["sid"] for step in pages.search("<a_2><b_1>")["prefixes"]] == [sid, "<a_2><b_1>"]
+    assert pages.search("7")["item"]["sid"] == sid
+    assert pages.beside("b", (2,))["sid"] == prefix
+
+
 def test_tables_that_do_not_fit_are_refused(made, tmp_path):
     folder = made[0]
     SidTable(["x", "y"], np.zeros((2, 1), np.int32), (1,)).to_parquet(tmp_path / "sids.parquet")

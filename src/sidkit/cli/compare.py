@@ -89,10 +89,12 @@ def compare(
         source = open_source(embeddings, id_column, column, bad_rows, folder, progress)
         found = compare(source, tokenizers, read_seeds(seeds), folder, progress, device)
         if as_page or figures or as_json:
-            from ..report.compare_page import compare_page, comparison_figures, pairs_of, sides_of
+            from ..report.compare_figures import comparison_figures
+            from ..report.compare_page import compare_page
+            from ..report.contenders import contenders_of, pairs_of
 
             ids = ids_of(source)
-            sides = sides_of(found, source, ids, progress, device)
+            sides = contenders_of(found, source, ids, progress, device)
             if as_page or as_json:
                 pairs = pairs_of(sides, _texts(items, text, embeddings, ids))
             if as_page or figures:

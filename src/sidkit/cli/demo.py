@@ -49,9 +49,9 @@ def _print(made: "Demo") -> None:
 
 
 def _print_prefix(console: Any, prefix: "Prefix") -> None:
-    console.print(f"\n[cyan]<a_{prefix.code}>[/cyan] {prefix.items:,} items: {', '.join(prefix.words)}")
+    console.print(f"\n[cyan]{prefix.token}[/cyan] {prefix.items:,} items: {', '.join(prefix.words)}")
     for branch in prefix.branches:
-        console.print(f"   [green]<b_{branch.code}>[/green] {branch.items:>3} {', '.join(branch.words)}")
+        console.print(f"   [green]{branch.token}[/green] {branch.items:>3} {', '.join(branch.words)}")
         for title in branch.titles:
             console.print(f"            [dim]{title}[/dim]", markup=True, overflow="ellipsis", no_wrap=True)
 
@@ -60,7 +60,7 @@ def _next(made: "Demo") -> list[tuple[str, str]]:
     """Commands to try on what was made, and what each is for."""
     out, first = made.output, made.table.ids[0]
     sids, items = f"{out}/sids.parquet", f"{out}/items.parquet"
-    crowded = next((group["sid"] for group in made.facts["collision_groups"]), "<a_0>")
+    crowded = next((group["sid"] for group in made.facts["collision_groups"]), made.table.template.write_prefix((0,)))
     training = "--preset tiny --history 10 --learning-rate 2e-3 --epochs 5"
     return [
         (f"sidkit explore {sids} --items {items}", "walk the prefixes in a browser"),

@@ -41,7 +41,8 @@ def evaluate(
 
     need("torch", "retriever", "evaluating a retriever")
     from ..data.sequences import read_sequences
-    from ..measure.counting import CUTS, counted
+    from ..measure.counting import counted
+    from ..measure.ranking import CUTS
     from ..retriever.retriever import Retriever
     from .printing import print_figures
     from .terminal import Terminal

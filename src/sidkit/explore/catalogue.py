@@ -53,15 +53,21 @@ class Side:
         return Tree(self.codes, self.sizes, self.rows)
 
     @cached_property
-    def _words(self) -> list[list[str]]:
-        return [TEMPLATES["letters"].words(level, size) for level, size in enumerate(self.sizes)]
+    def _tokens(self) -> list[list[str]]:
+        return [self.template.words(level, size) for level, size in enumerate(self.sizes)]
 
     def token(self, level: int, code: int) -> str:
-        return self._words[level][code]
+        """A token as its file writes it: <b_3> for code 3 of level 1 (from 0)."""
+        return self._tokens[level][code]
 
     def sid(self, codes: Sequence[int]) -> str:
-        """<a_12><b_3> for (12, 3)."""
-        return "".join(self.token(level, int(code)) for level, code in enumerate(codes))
+        """A SID or a prefix as its file writes it: <a_12><b_3> for (12, 3)."""
+        return self.template.write_prefix(codes, len(self.sizes))
+
+    def rest(self, codes: Sequence[int], known: int) -> str:
+        """A SID without its first tokens, `known` of them, which the page shows already."""
+        tokens = [self.token(level, code) for level, code in enumerate(codes)]
+        return self.template.between.join(tokens[known:]) if known else self.sid(codes)
 
     def codes_of(self, row: int) -> list[int] | None:
         at = int(self.position[row])

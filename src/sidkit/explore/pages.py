@@ -71,8 +71,8 @@ class Pages:
         mates = mates[(mates != row) & vectors[mates].any(axis=1)]
         odd = mates[np.argsort(cosine[mates], kind="stable")]
 
-        def listed(rows: Integers) -> list[dict[str, Any]]:
-            return [self.parts.item(int(r), side) | {"cosine": float(cosine[r])} for r in rows[:SURPRISES]]
+        def listed(rows: Integers, known: int = 0) -> list[dict[str, Any]]:
+            return [self.parts.item(int(r), side, known) | {"cosine": float(cosine[r])} for r in rows[:SURPRISES]]
 
         return {
             "nearest": len(near),
@@ -80,7 +80,7 @@ class Pages:
             "apart": listed(near[shared == 0]),
             "mates": len(mates),
             "depth": depth,
-            "odd": listed(odd),
+            "odd": listed(odd, depth),
         }
 
     def search(self, query: str, page: int = 0) -> dict[str, Any]:

@@ -50,12 +50,18 @@ class Parts:
             raise Missing(f"there is no item {item!r}")
         return row
 
-    def item(self, row: int, side: Side | None = None) -> dict[str, Any]:
-        """An item in a list: its SID is that of the side asked for, else of the first that knows it."""
+    def item(self, row: int, side: Side | None = None, known: int = 0) -> dict[str, Any]:
+        """An item in a list, with its SID on this side, else on the first that has it.
+
+        rest: the SID without the `known` first tokens, which the page shows already.
+        """
         sides = [side] if side else list(self.catalogue.sides.values())
-        known = next(((one, codes) for one in sides if (codes := one.codes_of(row)) is not None), None)
-        sid = {"sid": known[0].sid(known[1]), "prefix": known[1], "side": known[0].key} if known else {}
-        return {"id": self.catalogue.ids[row].as_py(), "text": self.text(row), **sid}
+        item = {"id": self.catalogue.ids[row].as_py(), "text": self.text(row)}
+        for one in sides:
+            if (codes := one.codes_of(row)) is not None:
+                rest = one.rest(codes, known)
+                return item | {"sid": one.sid(codes), "rest": rest, "prefix": codes, "side": one.key}
+        return item
 
     def text(self, row: int) -> str | None:
         return None if self.catalogue.texts is None else self.catalogue.texts[row].as_py()

@@ -45,7 +45,7 @@ def members(parts: Parts, key: str, prefix: Prefix, page: int = 0) -> dict[str, 
     """The items under a prefix, by SID."""
     side, tree, low, high = parts.found(key, prefix)
     rows = tree.rows[low:high][page_of(high - low, page, MEMBERS)]
-    return paged(high - low, page, MEMBERS, [parts.item(int(row), side) for row in rows])
+    return paged(high - low, page, MEMBERS, [parts.item(int(row), side, len(prefix)) for row in rows])
 
 
 def beside(parts: Parts, key: str, prefix: Prefix) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..errors import InputError, SpecError
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
 from .contrast import Division, aligned, branches_of
-from .groups import WordsAmong, largest_branches, sid_string
+from .groups import WordsAmong, largest_branches
 
 __all__ = ["RULES", "collision_case", "query_case"]
 
@@ -55,11 +55,11 @@ def collision_case(
         rows, rules, many = a.rows_of(sid), [], 1
         if len(rows) < 2:
             raise InputError(
-                f"{sid_string(sid)} has {len(rows)} items that are in both tables; a case needs two or more"
+                f"{a.template.write(sid)} has {len(rows)} items that are in both tables; a case needs two or more"
             )
     words = WordsAmong(texts, rows) if texts is not None else None
     return {
-        "sid": sid_string(a.codes[rows[0]]),
+        "sid": a.template.write(a.codes[rows[0]].tolist()),
         "items": len(rows),
         "rules": rules,
         "groups": many,
@@ -106,8 +106,8 @@ def query_case(
     deeper = level < len(table.sizes)
     return {
         "query": query,
-        "sid": sid_string(codes),
-        "prefix": sid_string(prefix),
+        "sid": table.template.write(codes),
+        "prefix": table.template.write_prefix(prefix, len(table.sizes)),
         "items": len(rows),
         "next_tokens": len(np.unique(table.codes[rows, level])) if deeper else None,
         "items_per_level": [len(table.rows_of(codes[: depth + 1])) for depth in range(len(table.sizes))],
@@ -121,8 +121,9 @@ def _branches(
 ) -> list[dict[str, Any]]:
     parts = largest_branches(table, rows, level, EXAMPLES)
     told = words.contrast(parts) if words else [[] for _ in parts]
+    prefixes = (table.codes[part[0], : level + 1].tolist() for part in parts)
     return [
-        {"prefix": sid_string(table.codes[part[0], : level + 1]), "items": len(part), "words": own}
+        {"prefix": table.template.write_prefix(prefix, len(table.sizes)), "items": len(part), "words": own}
         | ({"texts": [texts[int(row)] for row in part[:EXAMPLES]]} if texts is not None else {})
-        for part, own in zip(parts, told, strict=True)
+        for part, prefix, own in zip(parts, prefixes, told, strict=True)
     ]

@@ -12,7 +12,7 @@ from ..data.items import match
 from ..errors import InputError
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
-from .groups import WordsAmong, sid_string
+from .groups import WordsAmong
 
 __all__ = ["Division", "aligned", "branches_of", "contrast"]
 
@@ -26,7 +26,8 @@ def aligned(a: SidTable, b: SidTable) -> tuple[SidTable, SidTable, Integers]:
     if not len(both):
         raise InputError(f"the two tables share no item (one starts with {a.ids[0]}, the other with {b.ids[0]})")
     ids = a.ids.take(both)
-    return SidTable(ids, a.codes[both], a.sizes), SidTable(ids, b.codes[rows[both]], b.sizes), both
+    of_a = SidTable(ids, a.codes[both], a.sizes, a.template)
+    return of_a, SidTable(ids, b.codes[rows[both]], b.sizes, b.template), both
 
 
 def contrast(
@@ -49,7 +50,11 @@ def contrast(
         "pairs_separated": int(separated.sum()),
         "items_separated": int(division.alone[division.items > 1].sum()),
         "groups": [
-            {"sid": sid_string(a.codes[rows[0]]), "items": len(rows), "branches": branches_of(b, rows, texts, words)}
+            {
+                "sid": a.template.write(a.codes[rows[0]].tolist()),
+                "items": len(rows),
+                "branches": branches_of(b, rows, texts, words),
+            }
             for rows in split
         ],
     }
@@ -95,7 +100,7 @@ def branches_of(
     told = words.contrast(parts) if words else [[] for _ in parts]
     return [
         {
-            "sid": sid_string(table.codes[part[0]]),
+            "sid": table.template.write(table.codes[part[0]].tolist()),
             "codes": table.codes[part[0]].tolist(),
             "items": len(part),
             "ids": table.ids.take(part).to_pylist(),

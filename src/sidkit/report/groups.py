@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,20 +11,13 @@ from numpy.typing import NDArray
 from ..embed.text import WordCounts
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
-from ..sids.template import TEMPLATES
 
-__all__ = ["WordsAmong", "collision_groups", "largest_branches", "prefix_tree", "sid_string", "typical_prefixes"]
+__all__ = ["WordsAmong", "collision_groups", "largest_branches", "prefix_tree", "typical_prefixes"]
 
 Integers = NDArray[np.int64]
 GROUPS, PAIRS, TEXTS = 6, 4, 6  # collision groups of either kind, and texts shown of each
 PREFIXES, BRANCHES, LEAVES = 4, 4, 3  # the sample of the tree
 BACKGROUND = 20_000  # texts that words are weighed against
-
-
-def sid_string(codes: Iterable[int]) -> str:
-    """<a_12><b_3> for (12, 3)."""
-    form = TEMPLATES["letters"]
-    return "".join(form.words(level, int(code) + 1)[-1] for level, code in enumerate(codes))
 
 
 def typical_prefixes(table: SidTable, many: int) -> list[int]:
@@ -80,7 +73,7 @@ def collision_groups(table: SidTable, texts: Sequence[str] | None) -> list[dict[
 
 def _group(table: SidTable, rows: Integers, texts: Sequence[str] | None, words: WordsAmong | None) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "sid": sid_string(table.codes[rows[0]]),
+        "sid": table.template.write(table.codes[rows[0]].tolist()),
         "items": len(rows),
         "ids": table.ids.take(rows[:TEXTS]).to_pylist(),
     }
@@ -102,7 +95,8 @@ def prefix_tree(table: SidTable, texts: Sequence[str] | None) -> list[dict[str, 
 def _branch(
     table: SidTable, rows: Integers, depth: int, own: list[str], texts: Sequence[str] | None, words: WordsAmong | None
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {"prefix": sid_string(table.codes[rows[0], :depth]), "items": len(rows), "words": own}
+    prefix = table.template.write_prefix(table.codes[rows[0], :depth].tolist(), len(table.sizes))
+    found: dict[str, Any] = {"prefix": prefix, "items": len(rows), "words": own}
     if depth == min(3, len(table.sizes)):
         return found | ({"texts": [texts[int(row)] for row in rows[:2]]} if texts is not None else {})
     branches = largest_branches(table, rows, depth, BRANCHES if depth == 1 else LEAVES)

@@ -6,25 +6,14 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from ..sids.metrics import metrics_for
 from .evidence import Evidence
 from .html import chips, figure_section, look_for, page, section, short, table, verdict_box
 from .verdict import LIMITS, LOW
 from .words import LOOK_FOR
 
-__all__ = ["FORMULAS", "report_page"]
+__all__ = ["report_page"]
 
-# name, formula, key in `quality`, who means this by "collision" or "ICR"
-FORMULAS = (
-    (
-        "independent-code ratio, per SID",
-        "#{SIDs with exactly one item} / #{distinct SIDs}",
-        "icr_per_sid",
-        "PRQ-KMeans",
-    ),
-    ("independent-code ratio, per item", "#{items alone on their SID} / #{items}", "icr_per_item", "OneSearch"),
-    ("collision rate, per item", "#{items that share their SID} / #{items}", "collision_per_item", "CollisionGenRec"),
-    ("collision rate, surplus", "(#{items} − #{distinct SIDs}) / #{items}", "surplus_per_item", "LC-Rec, MiniOneRec"),
-)
 JUDGED = ("behaviour", "counting", "neighbours", "categories")
 
 
@@ -56,34 +45,29 @@ def report_page(evidence: Evidence, name: str) -> str:
 
 def _formulas(facts: Mapping[str, Any]) -> str:
     rows = [
-        [escape(name), f"<code>{escape(formula)}</code>", f"<b>{facts[key]:.2%}</b>", escape(who)]
-        for name, formula, key, who in FORMULAS
+        [
+            escape(metric.term or metric.label),
+            f"<code>{escape(metric.formula)}</code>",
+            f"<b>{escape(metric.text(facts[metric.name]))}</b>",
+            escape(metric.used_by),
+        ]
+        for metric in metrics_for("page", facts, per_level=False)
     ]
     counts = (
         f"Here: {facts['items']:,} items, {facts['distinct_sids']:,} distinct SIDs, "
-        f"{round(facts['icr_per_item'] * facts['items']):,} items alone on theirs."
+        f"{round(facts['icr_per_item'] * facts['items']):,} items alone on their SID."
     )
-    return (
-        look_for(LOOK_FOR["formulas"])
-        + f"<p>{counts}</p>"
-        + table(("name", "formula", "value", "as used by"), rows, "words")
-    )
+    head = ("name", "formula", "value", "as used by")
+    return look_for(LOOK_FOR["formulas"]) + f"<p>{counts}</p>" + table(head, rows, "words")
 
 
 def _levels(facts: Mapping[str, Any]) -> str:
+    metrics = metrics_for("page", facts, per_level=True)
     rows = [
-        [
-            str(level + 1),
-            f"{size:,}",
-            f"{facts['codes_used'][level]:.1%}",
-            f"{facts['perplexity'][level]:,.1f}",
-            f"{facts['entropy_bits'][level]:.2f}",
-            f"{facts['utilisation'][level]:.3%}",
-            f"{facts['prefix_gini'][level]:.3f}",
-        ]
+        [str(level + 1), f"{size:,}", *(escape(metric.text(facts[metric.name][level])) for metric in metrics)]
         for level, size in enumerate(facts["sizes"])
     ]
-    head = ("level", "size", "codes in use", "perplexity", "bits", "prefix utilisation", "prefix Gini")
+    head = ("level", "size", *(metric.label for metric in metrics))
     return look_for(LOOK_FOR["levels"]) + table(head, rows)
 
 

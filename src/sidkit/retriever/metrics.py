@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..measure.counting import CUTS
+from ..measure.ranking import CUTS
 from ..sids.trie import Trie
 
 __all__ = ["Judge", "Tally", "representatives"]

@@ -22,7 +22,7 @@ function twigs(side, branch) {
     branch.twigs.map((twig) =>
       h("a", {
         class: "twig", role: "treeitem", "aria-level": 2, tabindex: -1, href: toPrefix(side, twig.prefix),
-        "aria-label": label(twig), title: `${branch.token}${twig.token}: ${many(twig.items, "item")}`, style: { "--items": twig.items },
+        "aria-label": label(twig), title: `${twig.token} under ${branch.token}: ${many(twig.items, "item")}`, style: { "--items": twig.items },
       }, h("span", {}, `${twig.token} `, h("i", {}, number(twig.items))))),
     rest,
   );

@@ -5,10 +5,9 @@ import { branchPage, icicle } from "./tree.js";
 
 const PAGE = 25;
 
-// known: how many tokens the reader has seen already, and need not read again.
-function listed(item, known = 0, extra = null) {
-  const rest = item.prefix ? item.sid.split(/(?<=>)/).slice(known).join("") : "";
-  const codes = rest ? h("a", { class: "sid", href: toPrefix(item.side, item.prefix) }, rest) : null;
+// item.rest: its SID without the tokens that the page shows already.
+function listed(item, extra = null) {
+  const codes = item.rest ? h("a", { class: "sid", href: toPrefix(item.side, item.prefix) }, item.rest) : null;
   return h(
     "li", {},
     h("a", { class: "title", href: toItem(item.id) }, item.text?.trim() || item.id),
@@ -16,8 +15,8 @@ function listed(item, known = 0, extra = null) {
   );
 }
 
-const list = (items, known, extra = () => null) =>
-  h("ul", { class: "items" }, items.map((item) => listed(item, known, extra(item))));
+const list = (items, extra = () => null) =>
+  h("ul", { class: "items" }, items.map((item) => listed(item, extra(item))));
 
 function crumbs(side, path) {
   if (!path.length) return null;
@@ -92,7 +91,7 @@ export async function prefixView(ask, about, query, go) {
     h("div", { class: "below" },
       h("section", { class: "members" },
         h("h2", {}, many(members.total, "item")),
-        list(members.list, depth),
+        list(members.list),
         pager(members.page, members.pages, members.total, PAGE, (page) => link("/", { ...view, m: page }), "items")),
       siblings(node)),
   ];
@@ -147,7 +146,7 @@ function sideCard(about, item, key, mates) {
         h("th", { scope: "col" }, about.texts ? "words it adds" : ""))),
       h("tbody", {}, rows))),
     h("h3", {}, others.length ? `${many(mates.total - 1, "other item")} with the same SID` : "No other item has this SID"),
-    list(others.slice(0, 5), one.prefix.length),
+    list(others.slice(0, 5)),
     mates.total - 1 > 5 ? h("p", {}, h("a", { href: toPrefix(key, one.prefix) }, `All ${number(mates.total)}`)) : null,
   );
 }
@@ -162,10 +161,10 @@ async function fillNear(ask, about, place, id, keys) {
         found.sharing.map((n, at) => `${number(n)} share ${at ? `${at + 1} tokens` : "the first token"}`).join(", "), ".");
       place.append(h("div", { class: "pair" },
         h("section", { class: "card" }, h("h2", {}, `Near by embedding, far by SID${name}`), share,
-          found.apart.length ? list(found.apart, 0, cosine) : h("p", {}, "None: all of them share the first token.")),
+          found.apart.length ? list(found.apart, cosine) : h("p", {}, "None: all of them share the first token.")),
         h("section", { class: "card" }, h("h2", {}, `Near by SID, far by embedding${name}`),
           h("p", { class: "soft" }, found.depth ? `The least similar of ${many(found.mates, "other item")} that share ${found.depth === about.sides[0].sizes.length ? "the whole SID" : many(found.depth, "token")}.` : "No other item shares its first token."),
-          list(found.odd, found.depth, cosine))));
+          list(found.odd, cosine))));
     } catch (error) {
       place.append(h("p", { class: "soft" }, error.message));
     }
