@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, real files, messages read."""
+"""The command line as a user meets it: real files, messages read, and real processes where these matter."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from command import sidkit
+from command import run, sidkit
 from sidkit.sids.table import SidTable
 from sidkit.sids.template import template_named
 
@@ -41,6 +41,21 @@ def made(files):
     sidkit("encode", files / "tok", files / "items.parquet", "-o", files / "sids.parquet")
     (files / "page.html").mkdir()
     return files
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--version",),
+        ("--help",),
+        ("lookup", "sids.parquet", "item-7", "--items", "items.parquet"),
+        ("report", "sids.parquet"),
+        ("lookup", "sids.parquet", "nobody"),
+        ("fit", "items.npy"),
+    ],
+)
+def test_the_tests_run_a_command_as_a_new_process_would(made, words):
+    assert run(*words, cwd=made) == run(*words, cwd=made, fresh=True)
 
 
 def test_fit_encode_report_on_every_format_give_the_same_tokens(files, tmp_path):
@@ -400,7 +415,7 @@ def test_usage_errors_are_one_clear_line_and_exit_with_2(arguments, message):
 
 def test_without_a_command_the_commands_are_listed():
     for group in ((), ("case",)):
-        done = subprocess.run([sys.executable, "-m", "sidkit", *group], capture_output=True, text=True)
+        done = run(*group)
         assert "Commands:" in done.stdout + done.stderr
 
 
