@@ -81,6 +81,18 @@ def test_fit_prints_quality_and_the_next_command(files, tmp_path):
     assert figures["quality"]["items"] == 400
 
 
+def test_fit_does_not_read_back_what_it_wrote(files, tmp_path, monkeypatch):
+    def load(path):
+        raise AssertionError(f"{path} was read back")
+
+    monkeypatch.setattr("sidkit.tokenizer.store.load", load)
+    words = ("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8")
+    assert "distinct SIDs" in sidkit(*words)
+    figures = json.loads(sidkit(*words, "--json"))
+    facts = json.loads((tmp_path / "tok" / "config.json").read_text())["facts"]
+    assert facts == {key: figures[key] for key in facts}
+
+
 def test_help_lists_every_command_with_a_line_on_it():
     from sidkit.cli.commands import COMMANDS, GROUPS
 
