@@ -17,7 +17,6 @@ from .options import (
     Items,
     Json,
     TextColumn,
-    ids_of,
     open_source,
     read_options,
     read_seeds,
@@ -91,7 +90,7 @@ def compare(
         if as_page or figures or as_json:
             from ..report.compare_page import compare_page, comparison_figures, pairs_of, sides_of
 
-            ids = ids_of(source)
+            ids = source.ids
             sides = sides_of(found, source, ids, progress, device)
             if as_page or as_json:
                 pairs = pairs_of(sides, _texts(items, text, embeddings, ids))
