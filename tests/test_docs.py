@@ -7,12 +7,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from command import sidkit
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,11 +35,14 @@ def shop(tmp_path):
     return tmp_path
 
 
-def run(command, folder):
-    here = re.sub(r"(^|\| )sidkit ", rf"\1{shlex.quote(sys.executable)} -m sidkit ", command)
-    assert here != command, command
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", here], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}\n{done.stderr}"
+def run(line, folder):
+    """Run a line of a document as a shell would: commands of sidkit, each reading what the one before it printed."""
+    piped = None
+    for bar, words in groupby(shlex.split(line), "|".__eq__):
+        if not bar:
+            name, *arguments = words
+            assert name == "sidkit", line
+            piped = sidkit(*arguments, stdin=piped, cwd=folder)
 
 
 def blocks(text, language):

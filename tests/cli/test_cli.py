@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, real files, messages read."""
+"""The command line as a user meets it: real files, messages read, and real processes where these matter."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from command import sidkit
+from command import run, sidkit
 from sidkit.sids.table import SidTable
 from sidkit.sids.template import template_named
 
@@ -43,6 +43,21 @@ def made(files):
     return files
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--version",),
+        ("--help",),
+        ("lookup", "sids.parquet", "item-7", "--items", "items.parquet"),
+        ("report", "sids.parquet"),
+        ("lookup", "sids.parquet", "nobody"),
+        ("fit", "items.npy"),
+    ],
+)
+def test_the_tests_run_a_command_as_a_new_process_would(made, words):
+    assert run(*words, cwd=made) == run(*words, cwd=made, fresh=True)
+
+
 def test_fit_encode_report_on_every_format_give_the_same_tokens(files, tmp_path):
     tables = []
     for name in ("items.parquet", "items.npy", "items.safetensors"):
@@ -64,6 +79,18 @@ def test_fit_prints_quality_and_the_next_command(files, tmp_path):
     figures = json.loads(sidkit("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8", "--json"))
     assert figures["sizes"] == [16, 8]
     assert figures["quality"]["items"] == 400
+
+
+def test_fit_does_not_read_back_what_it_wrote(files, tmp_path, monkeypatch):
+    def load(path):
+        raise AssertionError(f"{path} was read back")
+
+    monkeypatch.setattr("sidkit.tokenizer.store.load", load)
+    words = ("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8")
+    assert "distinct SIDs" in sidkit(*words)
+    figures = json.loads(sidkit(*words, "--json"))
+    facts = json.loads((tmp_path / "tok" / "config.json").read_text())["facts"]
+    assert facts == {key: figures[key] for key in facts}
 
 
 def test_help_lists_every_command_with_a_line_on_it():
@@ -400,7 +427,7 @@ def test_usage_errors_are_one_clear_line_and_exit_with_2(arguments, message):
 
 def test_without_a_command_the_commands_are_listed():
     for group in ((), ("case",)):
-        done = subprocess.run([sys.executable, "-m", "sidkit", *group], capture_output=True, text=True)
+        done = run(*group)
         assert "Commands:" in done.stdout + done.stderr
 
 

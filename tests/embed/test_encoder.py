@@ -1,6 +1,8 @@
 """Encoders: what they say of texts, and that they come back from disk saying the same."""
 
+import hashlib
 import json
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,7 +15,6 @@ from sidkit.embed.store import FORMAT, NAMES
 from sidkit.embed.text import embed_texts
 from sidkit.embed.tfidf import TfIdf
 from sidkit.errors import InputError, MissingExtraError, SpecError, StoreError
-from sidkit.files.checkpoint import _digest
 from sidkit.files.folder import read_state, write_state
 
 TEXTS = ["red shoes for women", "crimson sneakers", "coffee mug", "a tea mug", "tea, coffee, shoes", "red sneakers"]
@@ -92,7 +93,8 @@ def test_a_damaged_folder_is_named(tmp_path, change, message):
 def reword(folder, **facts):
     state = json.loads((folder / "config.json").read_text()) | facts
     del state["sha256"]
-    (folder / "config.json").write_text(json.dumps(state | {"sha256": _digest(state)}))
+    digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(state | {"sha256": digest}))
 
 
 def test_bad_requests_are_refused_before_any_work(monkeypatch, tmp_path):
@@ -117,6 +119,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
 from sidkit import embed as encoder
+from sidkit.errors import InputError
 
 words = Tokenizer(models.WordLevel({"[UNK]": 0, "red": 1, "shoes": 2, "mug": 3}, unk_token="[UNK]"))
 words.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -134,7 +137,7 @@ np.testing.assert_allclose(again.embed(["red"], query=True), found.embed(["mug r
 assert encoder.choose("tiny", d=3).embed(["red"]).shape == (1, 3)
 try:
     encoder.choose("no-such-model")
-except encoder.base.InputError as error:
+except InputError as error:
     print(error)
 """
 
@@ -142,10 +145,11 @@ except encoder.base.InputError as error:
 def test_any_sentence_transformers_model_serves(tmp_path):
     if find_spec("sentence_transformers") is None:
         pytest.skip("sentence-transformers is not installed")
+    alone = {"PATH": "/usr/bin", "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path), "OMP_WAIT_POLICY": "PASSIVE"}
     done = subprocess.run(
         [sys.executable, "-c", TINY],
         cwd=tmp_path,
-        env={"PATH": "/usr/bin", "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path), "OMP_WAIT_POLICY": "PASSIVE"},
+        env=alone | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
         capture_output=True,
         text=True,
     )

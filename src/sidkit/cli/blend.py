@@ -16,7 +16,6 @@ from .options import (
     IdColumn,
     Json,
     SequenceColumn,
-    ids_of,
     open_source,
     place,
     require_file,
@@ -71,7 +70,7 @@ def blend(
     require_weight(weight)
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
-        ids = ids_of(source)
+        ids = source.ids
         if bad_rows is BadRows.error:  # else they are left out already
             require_good_rows(source, progress)
         if like is not None:

@@ -17,7 +17,6 @@ from .options import (
     Items,
     Json,
     TextColumn,
-    ids_of,
     open_source,
     read_options,
     read_seeds,
@@ -93,7 +92,7 @@ def compare(
             from ..report.compare_page import compare_page
             from ..report.contenders import contenders_of, pairs_of
 
-            ids = ids_of(source)
+            ids = source.ids
             sides = contenders_of(found, source, ids, progress, device)
             if as_page or as_json:
                 pairs = pairs_of(sides, _texts(items, text, embeddings, ids))

@@ -17,7 +17,6 @@ from .options import (
     Json,
     TemplateOption,
     fresh_unfinished,
-    ids_of,
     open_source,
     place,
     require_file,
@@ -86,7 +85,7 @@ def encode(
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
         unfinished = None if to_stream else fresh_unfinished(output, resume)
         codes = fitted.encode(source, device=device, progress=progress, checkpoint=unfinished, spread=spread, ran=ran)
-    table = SidTable(ids_of(source), codes, fitted.sizes)
+    table = SidTable(source.ids, codes, fitted.sizes)
     if unfinished is None:
         shown: Any = plain if sys.stdout.isatty() else str  # a pipe gets ids as they are
         for item, sid in zip(table.ids.to_pylist(), table.strings(form).to_pylist(), strict=True):

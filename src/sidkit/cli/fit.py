@@ -2,6 +2,7 @@
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -75,7 +76,8 @@ def fit(
     """
     from ..files.atomic import discard
     from ..rows.device import describe_run, ran_on
-    from ..tokenizer.store import check_target, load
+    from ..tokenizer.card import facts_of
+    from ..tokenizer.store import check_target
     from .printing import print_quality
     from .terminal import Terminal
 
@@ -94,9 +96,10 @@ def fit(
             tell_left_out(source, output)
         unfinished = fresh_unfinished(output, resume)
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
+        fitted = replace(fitted, facts=facts_of(fitted))
         fitted.save(output)
         discard(unfinished)
-    facts, place = dict(load(output).facts), ran_on(fitted.fitted_rows)
+    facts, place = dict(fitted.facts), ran_on(fitted.fitted_rows)
     if as_json:
         told = {"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, "ran": place}
         print(json.dumps(told | facts))

@@ -13,8 +13,8 @@ import typer
 from ..errors import InputError, SpecError, StoreError
 
 if TYPE_CHECKING:
+    from ..data.source import Embeddings as ItemEmbeddings
     from ..progress import Progress
-    from ..rows.sources import Source
     from ..tokenizer.tokenizer import Tokenizer
 
 
@@ -142,34 +142,26 @@ def tokenizer_of(recipe: str, options: dict[str, Any], spec: str | None) -> Toke
 
 def open_source(
     path: str, id_column: str | None, column: str | None, bad_rows: BadRows, output: Path, progress: Progress
-) -> Source:
+) -> ItemEmbeddings:
     """The embeddings, without their bad rows if so asked; those are listed beside the output."""
-    from ..data.embeddings import open_embeddings, without
+    from ..data.embeddings import good_rows, open_embeddings
     from ..data.json_lines import read_json_lines
 
     source = read_json_lines(sys.stdin) if path == "-" else open_embeddings(path, id_column, column)
     if bad_rows is BadRows.error:
         return source
-    from ..files.address import replacing
-    from ..rows.checks import find_bad_rows
+    from ..data.bad_rows import list_bad_rows
 
     progress.start("check", source.shape[0])
-    bad = find_bad_rows(source, progress)
-    if not bad:
-        return source
-    if len(bad) == source.shape[0]:
-        raise InputError(f"no rows are left: all {len(bad):,} of {path} are bad, the first because it {bad[min(bad)]}")
-    listing = output.parent / f"{output.stem}.bad-rows.tsv" if str(output) != "-" else Path("bad-rows.tsv")
-    ids = ids_of(source)
-    with replacing(listing) as temporary:
-        lines = (f"{row}\t{ids[row].as_py()}\t{why}\n" for row, why in bad.items())
-        temporary.write_text("row\tid\treason\n" + "".join(lines), encoding="utf-8")
-    print(f"left out {len(bad):,} bad rows, listed in {listing}", file=sys.stderr)
-    return without(source, sorted(bad))
-
-
-def ids_of(source: Any) -> Any:
-    return source.ids
+    beside = output.absolute().parent if isinstance(output, Path) and str(output) != "-" else None
+    good = good_rows(source, beside, progress)
+    if not good.shape[0]:
+        first = good.bad[min(good.bad)]
+        raise InputError(f"no rows are left: all {len(good.bad):,} of {path} are bad, the first because it {first}")
+    if good.bad:
+        listing = list_bad_rows(output, source, good.bad)
+        print(f"left out {len(good.bad):,} bad rows, listed in {listing}", file=sys.stderr)
+    return good
 
 
 def texts_for(path: Path, column: str, ids: Any) -> list[str]:

@@ -87,12 +87,10 @@ def tell_left_out(rows: "RayRows", output: Path) -> None:
     """List the bad rows that were left out beside the output."""
     if not rows.left_out:
         return
-    from ..files.atomic import replace_file
+    from ..data.bad_rows import list_bad_rows
 
-    listing = output.parent / f"{output.stem}.bad-rows.tsv"
-    with replace_file(listing) as temporary:
-        lines = (f"{row}\t{place}\t{why}\n" for row, (place, why) in rows.left_out.items())
-        temporary.write_text("row\tplace\treason\n" + "".join(lines), encoding="utf-8")
+    complete: Any = rows.source
+    listing = list_bad_rows(output, complete.source, {row: why for row, (_, why) in rows.left_out.items()})
     print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
 
 

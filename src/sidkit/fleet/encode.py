@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from ..data.bad_rows import list_bad_rows
 from ..data.embeddings import Embeddings, open_embeddings, without
 from ..data.formats.parquet_file import empty_ids
 from ..data.listing import is_parquet
 from ..errors import InputError
-from ..files.address import Location, for_arrow, replacing
+from ..files.address import Location, for_arrow
 from ..progress import Progress
 from ..rows.checks import find_bad_rows
 from ..sids.table import SidTable
@@ -87,9 +88,7 @@ def _good(order: Order, source: Embeddings) -> Embeddings:
     bad = find_bad_rows(source) if order.drop else {}
     if not bad:
         return source
-    with replacing(order.target.parent / f"{order.target.stem}.bad-rows.tsv") as temporary:
-        lines = (f"{row}\t{source.ids[row].as_py()}\t{why}\n" for row, why in bad.items())
-        temporary.write_text("row\tid\treason\n" + "".join(lines), encoding="utf-8")
+    list_bad_rows(order.target, source, bad)
     return without(source, sorted(bad))
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
 from ..files.address import Remote, locate, replacing
 from .prefixes import prefix_numbers
+from .read import read_codes
 from .template import TEMPLATES, Template, read_sid, template_named
 
 __all__ = ["TEMPLATES", "SidTable", "Template"]
@@ -130,20 +132,13 @@ class SidTable:
                 file.write_table(self._rows(start, start + ROW_GROUP, form))
 
     @classmethod
-    def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
+    def from_parquet(cls, path: str | PathLike[str], sizes: Sequence[int] | None = None) -> SidTable:
         """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
 
         How its SIDs are written comes from the file too, or is taken to be by letters.
+        path: what `to_parquet` or `sidkit encode` wrote: a file, a folder, a glob pattern, or s3://bucket/sids.
         """
-        try:
-            names = pq.read_schema(path).names if Path(path).is_file() else ["item_id", "codes"]
-            if not {"item_id", "codes"} <= set(names):
-                raise ValueError(f"its columns are {', '.join(names)}")
-            table = pq.read_table(path, columns=["item_id", "codes"])
-        except FileNotFoundError:
-            raise InputError(f"no such file: {path}") from None
-        except (OSError, KeyError, ValueError) as error:
-            raise InputError(f"{path} is not a table of semantic IDs (item_id, codes): {error}") from error
+        table = read_codes(path)
         codes = _matrix_of(table.column("codes"), str(path))
         notes = table.schema.metadata or {}
         kept = notes.get(b"sidkit.sizes")
