@@ -228,13 +228,13 @@ class Chain:
     def carry(self, x: Array, codes: Array) -> Array:
         return x
 
-    def _swept(self, x: Array) -> native.Chain | None:
+    def _swept(self, x: Array) -> native.CarryChain | None:
         """All stages as one sweep of the compiled kernels, where they are of that kind."""
         if "swept" not in self.__dict__:
             steps = leading_steps(self.stages, x)
             whole = len(steps) == len(self.stages) and all(
                 (step.book is not None) == bool(stage.sizes) for step, stage in zip(steps, self.stages, strict=True)
             )
-            self.__dict__["swept"] = native.Chain(steps) if whole else None
-        found: native.Chain | None = self.__dict__["swept"]
+            self.__dict__["swept"] = native.CarryChain(steps) if whole else None
+        found: native.CarryChain | None = self.__dict__["swept"]
         return found
