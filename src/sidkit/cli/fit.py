@@ -74,7 +74,7 @@ def fit(
     tokens are the same.
     """
     from ..files.atomic import discard
-    from ..rows.device import describe_run, ran_on
+    from ..rows.run_report import describe_run, ran_on
     from ..tokenizer.store import check_target, load
     from .printing import print_quality
     from .terminal import Terminal

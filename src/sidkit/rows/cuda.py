@@ -20,7 +20,7 @@ from torch import Tensor
 from ..engine.cuda import engine as cuda
 from ..progress import Progress, Silent
 from .cuda_memory import Held, Resident, Streamed, require_good_rows
-from .seam import Carrier, Sums, choose, leading_steps
+from .seam import Carrier, HasStages, Sums, choose, leading_steps
 
 __all__ = ["DeviceRows", "Resident", "Streamed", "fused", "on_device"]
 
@@ -73,7 +73,7 @@ class DeviceRows:
         return tuple(a.cpu().numpy() for a in total)
 
     def map(self, stage: Carrier) -> DeviceRows:
-        if hasattr(stage, "stages"):  # a chain: each level's pass rebuilds its rows in one kernel
+        if isinstance(stage, HasStages):  # one by one: each level's pass rebuilds its rows in one kernel
             rows = self
             for part in stage.stages:
                 rows = rows.map(part)
@@ -95,8 +95,7 @@ class DeviceRows:
         for start in range(0, len(order), n):
             yield self._take(order[start : start + n])
 
-    def beside(self, x: NDArray[Any]) -> DeviceRows:
-        """Rows of a matrix, on the same device."""
+    def rows_of(self, x: NDArray[Any]) -> DeviceRows:
         held = Resident(torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self.held.device))
         return DeviceRows(held, spare=self.spare)
 

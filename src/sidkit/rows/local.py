@@ -75,6 +75,9 @@ class LocalRows:
     def prepare(self, work: float) -> None:
         native.prepare(work)
 
+    def ran_on(self) -> dict[str, Any]:
+        return {"device": "cpu", "threads": native.threads()}
+
     def _parts(self, f: Callable[[Array, Array], Sums]) -> Iterator[Sums]:
         for rows, x in self._chunks():
             part = f(x, self._codes_of(rows))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..progress import Progress
 from .checks import require_good_rows
 from .chunks import read_ahead
-from .sources import Source, Wrapped, require_rows
+from .sources import Source, Wrapped, is_slow, require_rows
 
 __all__ = ["Scratch", "checked_copy"]
 
@@ -31,7 +31,7 @@ ROOM = 1.2  # times the bytes of the rows that must be free on the disk
 def checked_copy(source: Source, folder: Path | None, progress: Progress) -> Source:
     """The source, every row checked; as a copy in a scratch file if it is slow to read and there is room for one."""
     n, d = source.shape
-    file = _unnamed_file(folder, n * d * source.dtype.itemsize) if getattr(source, "slow", False) else None
+    file = _unnamed_file(folder, n * d * source.dtype.itemsize) if is_slow(source) else None
     if file is None:
         require_good_rows(source, progress)
         return source

@@ -25,7 +25,9 @@ from ..geometry import Array
 __all__ = [
     "CHUNK",
     "Carrier",
+    "HasStages",
     "HasTaken",
+    "MakesRows",
     "Rows",
     "Sums",
     "Taken",
@@ -70,6 +72,14 @@ class Taken(NamedTuple):
 
 
 @runtime_checkable
+class HasStages(Protocol):
+    """Several fitted stages as one."""
+
+    @property
+    def stages(self) -> tuple[Carrier, ...]: ...
+
+
+@runtime_checkable
 class HasTaken(Protocol):
     """A fitted stage that is a vector taken away and a scaling; None where this one is not."""
 
@@ -106,6 +116,14 @@ class Rows(Protocol):
 
     def prepare(self, work: float) -> None:
         """Get ready for so many multiply-adds, by compiling kernels if they pay for it."""
+
+
+@runtime_checkable
+class MakesRows(Protocol):
+    """Rows that live elsewhere than in this process's memory, and can take a matrix there."""
+
+    def rows_of(self, x: NDArray[Any]) -> Rows:
+        """The rows of a matrix (n, d), where these rows live."""
 
 
 def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:
