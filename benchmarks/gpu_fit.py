@@ -22,6 +22,7 @@ import torch
 
 import sidkit
 from sidkit.engine.cuda import engine as cuda
+from sidkit.engine.steps import CarryStep
 from sidkit.geometry import unit
 from sidkit.rows.cuda import SPARE, DeviceRows, Resident, Streamed
 from sidkit.rows.sources import ArraySource
@@ -201,7 +202,7 @@ def kernels(x: torch.Tensor, half: torch.Tensor, sizes: tuple[int, ...]) -> list
     part = x[: n // 4]
     out, codes = torch.empty(part.shape, dtype=torch.float16, device=x.device), _random_codes(n // 4, sizes[0])
     books = [x[0], half[: sizes[0]].float()]
-    plan = cuda.steps([(None, -1, 0.0, True), (books[0], -1, 0.0, True), (books[1], 0, 0.0, True)], x)
+    plan = cuda.plan_carry([CarryStep(), CarryStep(books[0]), CarryStep(books[1], column=0)], x)
     took_ms = milliseconds(lambda: cuda.carried(part, plan, codes, 0, out))
     moved = len(part) * (6 * d + 4)
     table.append({"kernel": "carry_kernel", "ms": took_ms, "flop": 14.0 * part.numel(), "bytes": moved})

@@ -106,10 +106,12 @@ def main() -> None:
     parser.add_argument("--precision", default="auto", help="of matrix products: auto, bfloat16, float32")
     options = parser.parse_args()
 
+    import torch
+
     from sidkit.cli.terminal import Terminal
     from sidkit.data.sequences import read_sequences
+    from sidkit.engine.device import find_device
     from sidkit.retriever.plan import Plan
-    from sidkit.retriever.retriever import find_device
     from sidkit.retriever.training import train_stack
 
     datasets, tokenizers = options.datasets.split(","), options.tokenizers.split(",")
@@ -117,7 +119,8 @@ def main() -> None:
         known = DATASETS if name in datasets else (*TOKENIZERS, *BEYOND)
         parser.error(f"no {name!r} (known: {', '.join(known)})")
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
-    plan, device = Plan(epochs=options.epochs, precision=options.precision), find_device(options.device)
+    plan = Plan(epochs=options.epochs, precision=options.precision)
+    device = torch.device(find_device(options.device))
     done = set()
     if options.output.exists():
         found = map(json.loads, options.output.read_text().splitlines())

@@ -397,7 +397,10 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
         (("embed", "items.parquet", "-o", "e.parquet", "--device", "cuda"), "--device is for sentence-transformers"),
         (("explore", "sids.parquet", "--port", "99999"), "--port must lie between 0 and 65535, not 99999"),
         (("case", "query", "mug", "none.parquet", "tok"), "no such file or folder: none.parquet"),
-        (("fit", "items.npy", "-o", "new", "--sizes", "4", "--device", "tpu"), "device must be auto, cpu or cuda"),
+        (
+            ("fit", "items.npy", "-o", "new", "--sizes", "4", "--device", "tpu"),
+            "device must be auto, cpu, cuda or cuda:N",
+        ),
     ],
 )
 def test_errors_are_one_clear_line(made, arguments, message):

@@ -798,7 +798,7 @@ class TestErrors:
             retriever.recommend(["p1"], k=0)
 
     def test_a_device_that_does_not_exist_is_named(self, tmp_path):
-        with pytest.raises(SpecError, match="no device 'gpu'"):
+        with pytest.raises(SpecError, match="device must be auto, cpu, cuda or cuda:N, not 'gpu'"):
             Retriever.load(tmp_path, "gpu")
 
     def test_a_training_of_other_sizes_is_not_gone_on_with(self):
@@ -809,7 +809,7 @@ class TestErrors:
     def test_a_gpu_that_is_not_there_is_named(self, tmp_path):
         if torch.cuda.is_available():
             pytest.skip("there is one")
-        with pytest.raises(InputError, match="finds no GPU"):
+        with pytest.raises(SpecError, match="there is no CUDA device here; use --device cpu"):
             Retriever.load(tmp_path, "cuda")
 
 

@@ -55,7 +55,7 @@ def encode(
     token, so encode the whole catalogue at once.
     """
     from ..files.atomic import discard
-    from ..rows.device import describe_run
+    from ..rows.run_report import describe_run
     from ..sids.table import SidTable
     from ..sids.template import template_named
     from ..tokenizer.store import load

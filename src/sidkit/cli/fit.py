@@ -75,7 +75,7 @@ def fit(
     tokens are the same.
     """
     from ..files.atomic import discard
-    from ..rows.device import describe_run, ran_on
+    from ..rows.run_report import describe_run, ran_on
     from ..tokenizer.card import facts_of
     from ..tokenizer.store import check_target
     from .printing import print_quality

@@ -100,7 +100,7 @@ def tell_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_js
         told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
         print(json.dumps(told | {"ran": ran}))
         return
-    from ..rows.device import describe_run
+    from ..rows.run_report import describe_run
 
     kept = f" ({done.kept} were there already)" if done.kept else ""
     print(describe_run(ran))

@@ -49,10 +49,10 @@ def train(
     from dataclasses import replace
 
     from ..data.sequences import read_sequences
+    from ..engine.device import find_device
     from ..measure.counting import counted
     from ..retriever.model import preset as named
     from ..retriever.plan import Plan
-    from ..retriever.retriever import find_device
     from ..retriever.retriever import train as run
     from ..sids.table import SidTable
     from .printing import print_figures
@@ -67,7 +67,7 @@ def train(
     require_writable(output)
     table = SidTable.from_parquet(sids)
     behaviour = read_sequences(sequences, table.ids, sequence_column)
-    if preset != "tiny" and str(find_device(device)) == "cpu":
+    if preset != "tiny" and find_device(device) == "cpu":
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
     with Terminal() as progress:
         retriever = run(table, behaviour, output, plan, device, progress, resume)

@@ -11,7 +11,7 @@ from typing import Any
 from ..data.inputs import as_rows
 from ..errors import StoreError
 from ..progress import Progress, Silent
-from ..rows.device import work_of_fit
+from ..rows.work import work_of_fit
 from ..sids.quality import quality
 from ..tokenizer.fingerprint import fingerprint
 from ..tokenizer.spec import to_plain

@@ -27,6 +27,7 @@ from safetensors.torch import load_file
 
 from .. import __version__
 from ..data.sequences import Sequences
+from ..engine.device import find_device
 from ..errors import InputError, SpecError, StoreError
 from ..files.atomic import replace_folder
 from ..files.checkpoint import Checkpoint, unfinished
@@ -44,7 +45,7 @@ from .plan import Plan
 from .stack import dtype_of
 from .training import CHOSEN_BY, Job, Outcome, identity, train_stack
 
-__all__ = ["Recommendation", "Retriever", "find_device", "train"]
+__all__ = ["Recommendation", "Retriever", "train"]
 
 FACTS, TABLE, WEIGHTS = "retriever.json", "sids.parquet", "model.safetensors"
 
@@ -70,7 +71,7 @@ class Retriever:
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Retriever:
         """A retriever from the folder that `sidkit train` wrote."""
-        folder, place = Path(folder), find_device(device)
+        folder, place = Path(folder), torch.device(find_device(device))
         try:
             facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
             plan = plan_from(facts["plan"])
@@ -210,7 +211,7 @@ def train(
     A training that is stopped leaves what it had done as FOLDER.unfinished; resume goes on from there and ends with the
     same bits on a CPU.
     """
-    plan, folder, place = plan or Plan(), Path(folder), find_device(device)
+    plan, folder, place = plan or Plan(), Path(folder), torch.device(find_device(device))
     check_folder(folder)
     kept = Checkpoint(unfinished(folder), identity(table, sequences, plan))
     if not resume:
@@ -273,18 +274,6 @@ def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
 
 def plan_from(plain: dict[str, Any]) -> Plan:
     return replace(Plan(**{k: v for k, v in plain.items() if k != "shape"}), shape=Shape(**plain["shape"]))
-
-
-def find_device(asked: str) -> Any:
-    """A torch device; "auto" is a GPU if there is one."""
-    if asked == "auto":
-        asked = "cuda" if torch.cuda.is_available() else "cpu"
-    if asked.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"device {asked!r} was asked for, and torch finds no GPU; use 'auto' or 'cpu'")
-    try:
-        return torch.device(asked)
-    except RuntimeError:
-        raise SpecError(f"no device {asked!r}; use 'auto', 'cpu', 'cuda' or 'cuda:0'") from None
 
 
 def check_folder(folder: Path) -> None:

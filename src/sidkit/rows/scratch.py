@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..progress import Progress
 from .checks import require_good_rows
 from .chunks import read_ahead
-from .sources import Source, Wrapped, require_rows
+from .sources import Source, Wrapped, is_slow, require_rows
 
 __all__ = ["Copy", "Scratch", "checked_copy"]
 
@@ -78,8 +78,7 @@ class Copy:
 
     def __init__(self, source: Source, folder: Path | None) -> None:
         n, d = source.shape
-        slow = getattr(source, "slow", False)
-        self._file = _unnamed_file(folder, n * d * source.dtype.itemsize) if slow else None
+        self._file = _unnamed_file(folder, n * d * source.dtype.itemsize) if is_slow(source) else None
         self._failed = self._file is None
 
     def __del__(self) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..errors import SpecError
 from ..geometry import Array, residual, unit
 from ..rows.seam import Rows, Taken
+from ..rows.work import Work, work_of
 from .cluster.kmeans import Centroids
 from .cluster.loop import Cluster, Clusters
 from .stage import Checks, Run
@@ -50,6 +51,9 @@ class Level:
 
     def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         return self.cluster.check(shape, level, run) if isinstance(self.cluster, Checks) else level + 1
+
+    def work(self) -> Work:
+        return work_of(self.cluster)
 
     def fit(self, rows: Rows, run: Run) -> FittedLevel:
         return FittedLevel(self, self.cluster.fit(rows, run))

@@ -15,6 +15,7 @@ from ..errors import SpecError
 from ..files.folder import require_array
 from ..geometry import Array, squared_length
 from ..rows.seam import Rows, Sums
+from ..rows.work import Work
 from .cluster.kmeans import Centroids, check_size
 from .cluster.loop import refine
 from .prepare import count_and_sum
@@ -104,6 +105,9 @@ class PQ:
         blocks(shape[1], len(self.sizes))
         return run.check_starts(shape[0], self.sizes, level)
 
+    def work(self) -> Work:
+        return Work(self.iterations * sum(self.sizes) / len(self.sizes))
+
     def fit(self, rows: Rows, run: Run) -> FittedProduct:
         return refine(self, rows, run)
 
@@ -174,6 +178,9 @@ class OPQ:
     def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         blocks(shape[1], len(self.sizes))
         return run.check_starts(shape[0], self.sizes, level)
+
+    def work(self) -> Work:
+        return Work(self.iterations * sum(self.sizes) / len(self.sizes))
 
     def fit(self, rows: Rows, run: Run) -> FittedProduct:
         return refine(self, rows, run)

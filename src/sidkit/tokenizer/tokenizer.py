@@ -18,8 +18,9 @@ from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint
 from ..geometry import Array
 from ..progress import Progress, Silent
-from ..rows.device import ran_on, work_of_fit
+from ..rows.run_report import ran_on
 from ..rows.seam import Rows, leading_steps
+from ..rows.work import work_of_fit
 from ..stages.prepare import FittedRemoveMean
 from ..stages.stage import Checks, Fitted, Run, Stage
 from .fingerprint import content_digest, fingerprint
@@ -159,7 +160,7 @@ class FittedTokenizer:
         killed and is made again does not repeat them.
         spread deals the last tokens out so that these rows share as few SIDs as they can (`sidkit.spread`): for a whole
         catalogue at once, since a row's last token then depends on the others.
-        ran, where given, is filled with where the rows were worked on (`device.ran_on`); nothing where no row was.
+        ran, where given, is filled with where the rows were worked on (`run_report.ran_on`); nothing where no row was.
         """
         report = progress or Silent()
         if spread:
@@ -228,13 +229,13 @@ class Chain:
     def carry(self, x: Array, codes: Array) -> Array:
         return x
 
-    def _swept(self, x: Array) -> native.Chain | None:
+    def _swept(self, x: Array) -> native.CarryChain | None:
         """All stages as one sweep of the compiled kernels, where they are of that kind."""
         if "swept" not in self.__dict__:
             steps = leading_steps(self.stages, x)
             whole = len(steps) == len(self.stages) and all(
                 (step.book is not None) == bool(stage.sizes) for step, stage in zip(steps, self.stages, strict=True)
             )
-            self.__dict__["swept"] = native.Chain(steps) if whole else None
-        found: native.Chain | None = self.__dict__["swept"]
+            self.__dict__["swept"] = native.CarryChain(steps) if whole else None
+        found: native.CarryChain | None = self.__dict__["swept"]
         return found

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.inputs import as_rows, as_source
+from ..engine.device import choose_device
 from ..files.checkpoint import Checkpoint
 from ..progress import Progress
 from ..rows.checks import Checked
-from ..rows.device import choose_device, ran_on
+from ..rows.run_report import ran_on
 from ..rows.sources import Window
 from .fingerprint import content_digest, fingerprint
 from .spec import to_plain

@@ -18,25 +18,25 @@ from ...geometry import squared_length, unit
 
 need("triton", "torch", "computing on a CUDA device")
 
-from .carry import Steps, carried, lengths, scored, steps  # noqa: E402
+from .carry import CarryPlan, carried, lengths, plan_carry, scored  # noqa: E402
 from .pairs import Pairs  # noqa: E402
-from .tiles import Book, Mode, ceil_div, power_above, tile_for  # noqa: E402
+from .tiles import CudaCodebook, Mode, ceil_div, power_above, tile_for  # noqa: E402
 from .triton import again as kernels_again  # noqa: E402
 from .triton import dense as kernels_dense  # noqa: E402
 from .triton import sums as kernels_sum  # noqa: E402
 from .triton import top as kernels  # noqa: E402
 
 __all__ = [
-    "Book",
-    "Steps",
+    "CarryPlan",
+    "CudaCodebook",
     "add_up",
     "book",
     "carried",
     "column_sums",
     "lengths",
     "nearest",
+    "plan_carry",
     "soft_sums",
-    "steps",
     "top",
 ]
 
@@ -46,21 +46,21 @@ EXACT = 1 << 28  # numbers split into halves at once: 4 bytes each
 DENSE = 128  # codewords, and dimensions, up to which a fit's sums are one product
 
 
-def book(centroids: Any, metric: str, x: Tensor, bonus: Any = None) -> Book:
+def book(centroids: Any, metric: str, x: Tensor, bonus: Any = None) -> CudaCodebook:
     """Centroids (K, d) made ready to score rows like x; a bonus (K,) is added to euclidean scores."""
     exact = torch.as_tensor(centroids).to(device=x.device, dtype=torch.float64)
     if metric == "cosine":
-        return Book(unit(exact), torch.zeros(len(exact), dtype=torch.float64, device=x.device), True, 1.0, 0.0)
+        return CudaCodebook(unit(exact), torch.zeros(len(exact), dtype=torch.float64, device=x.device), True, 1.0, 0.0)
     offset = -0.5 * squared_length(exact)[:, 0]
     if bonus is not None:
         offset = offset + torch.as_tensor(bonus).to(offset)
     reach, offset_reach = torch.stack([squared_length(exact).max() ** 0.5, offset.abs().max()]).tolist()
-    return Book(exact, offset, False, reach, offset_reach)
+    return CudaCodebook(exact, offset, False, reach, offset_reach)
 
 
 def soft_sums(
     x: Tensor,
-    book: Book,
+    book: CudaCodebook,
     k: int,
     beta: float,
     scale: float = 0.5,
@@ -93,13 +93,13 @@ def soft_sums(
     return total[0], total[1], total[2]
 
 
-def top(x: Tensor, book: Book, k: int) -> tuple[Tensor, Tensor]:
+def top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
     """The k best codewords of every row and their scores, best first: (n, k) int32, (n, k) float32."""
     parts = [_ordered_top(some, book, k) for some in x.contiguous().split(_exact_rows(x))]
     return torch.cat([index for index, _ in parts]), torch.cat([value for _, value in parts])
 
 
-def nearest(x: Tensor, book: Book) -> Tensor:
+def nearest(x: Tensor, book: CudaCodebook) -> Tensor:
     """The best codeword of every row, near-ties decided in float64, lowest index first: (n,) int32."""
     if len(book) == 1 or len(x) == 0:
         return torch.zeros(len(x), dtype=torch.int32, device=x.device)
@@ -139,7 +139,7 @@ def column_sums(x: Tensor) -> Tensor:
     return parts.sum(0)
 
 
-def _ordered_top(x: Tensor, book: Book, k: int) -> tuple[Tensor, Tensor]:
+def _ordered_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
     index, value = _exact_top(x, book, k)
     if k > 1:
         kernels_again.rescore_kernel[(ceil_div(len(x), 16),)](
@@ -155,7 +155,7 @@ def _exact_rows(x: Tensor) -> int:
 
 
 def _sorted_sums(
-    x: Tensor, book: Book, k: int, beta: float, scale: float, mode: Mode, skip_zero: bool, unit_rows: bool
+    x: Tensor, book: CudaCodebook, k: int, beta: float, scale: float, mode: Mode, skip_zero: bool, unit_rows: bool
 ) -> tuple[Tensor, ...]:
     """Top k of every row, pairs sorted by codeword, sums by codeword."""
     (n, d), K = x.shape, len(book)
@@ -192,7 +192,7 @@ def _sorted_sums(
 
 
 def _dense_sums(
-    x: Tensor, book: Book, k: int, beta: float, scale: float, skip_zero: bool, unit_rows: bool
+    x: Tensor, book: CudaCodebook, k: int, beta: float, scale: float, skip_zero: bool, unit_rows: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, weights and sums in one pass, for a codebook that fits on a multiprocessor."""
     (n, d), K = x.shape, len(book)
@@ -212,7 +212,7 @@ def _dense_sums(
     return mass.sum(0, dtype=torch.float64)[:K], total, column_sums(best[:, None])
 
 
-def _exact_top(x: Tensor, book: Book, k: int) -> tuple[Tensor, Tensor]:
+def _exact_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
     """Indices that are right, and scores that are right to a few units in 2^-16."""
     (n, d), K = x.shape, len(book)
     index = torch.empty(n, k, dtype=torch.int32, device=x.device)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import SpecError
 
-__all__ = ["Book", "Mode", "Operands", "Tile", "ceil_div", "power_above", "power_below", "tile_for"]
+__all__ = ["CudaCodebook", "Mode", "Operands", "Tile", "ceil_div", "power_above", "power_below", "tile_for"]
 
 Mode = Literal["fp16", "bf16", "tf32", "fp32"]  # what is multiplied: float16, bfloat16, TensorFloat-32, float16 halves
 
@@ -78,7 +78,7 @@ class Operands:
 
 
 @dataclass(frozen=True, eq=False)
-class Book:
+class CudaCodebook:
     """A codebook ready for scoring: score(x, j) = x . exact[j] + exact_offset[j], as on the CPU."""
 
     exact: Tensor  # (K, d) float64

@@ -15,6 +15,7 @@ from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array
 from ...rows.seam import Rows, Sums
+from ...rows.work import Work
 from ..stage import Run
 from .kmeans import Centroids, check_size
 from .loop import refine
@@ -80,6 +81,9 @@ class Balanced:
 
     def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         return run.check_starts(shape[0], (self.size,), level)
+
+    def work(self) -> Work:
+        return Work(float(self.iterations * self.size))
 
     def fit(self, rows: Rows, run: Run) -> Priced:
         return refine(_Loop(self), rows, run)

@@ -15,6 +15,7 @@ from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array, squared_length
 from ...rows.seam import Rows, Sums
+from ...rows.work import Work
 from ..stage import Run
 from .kmeans import Centroids, KMeans, check_size
 from .loop import refine
@@ -96,6 +97,9 @@ class GMM:
 
     def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         return run.check_starts(shape[0], (self.size,), level)
+
+    def work(self) -> Work:
+        return Work(float(self.iterations * self.size))
 
     def fit(self, rows: Rows, run: Run) -> Mixture:
         return refine(self, rows, run)

@@ -15,6 +15,7 @@ from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array
 from ...rows.seam import Rows, Sums
+from ...rows.work import Work
 from ..stage import Run
 from .loop import refine
 
@@ -110,6 +111,9 @@ class KMeans:
 
     def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         return run.check_starts(shape[0], (self.size,), level)
+
+    def work(self) -> Work:
+        return Work(float(self.iterations * self.size), self.top_k)
 
     def fit(self, rows: Rows, run: Run) -> Centroids:
         return refine(self, rows, run)

@@ -14,8 +14,9 @@ from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array, squared_length
 from ...rows.local import LocalRows
-from ...rows.seam import Rows
+from ...rows.seam import MakesRows, Rows
 from ...rows.sources import ArraySource
+from ...rows.work import Work
 from ..stage import Run
 from .kmeans import Centroids, KMeans, check_size
 
@@ -113,6 +114,9 @@ class PerParent:
             raise SpecError("a level with a codebook per parent cannot be the first")
         return run.check_starts(shape[0], (min(self.size, shape[0]),), level)
 
+    def work(self) -> Work:
+        return Work(float(self.iterations * self.size))
+
     def fit(self, rows: Rows, run: Run) -> ParentBooks:
         self.check(rows.shape, rows.width, run)
         common = KMeans(min(self.size, rows.shape[0]), "euclidean", iterations=self.iterations).fit(rows, run)
@@ -148,8 +152,8 @@ class PerParent:
         if len(x) <= self.size:
             return x
         seed = Run(seed=int(np.random.SeedSequence((run.seed, rows.width, parent)).generate_state(1)[0]))
-        beside = getattr(rows, "beside", None) if len(x) * x.shape[1] * self.size >= WORTH_MOVING else None
-        own = LocalRows(ArraySource(x)) if beside is None else beside(x)
+        large = len(x) * x.shape[1] * self.size >= WORTH_MOVING
+        own = rows.rows_of(x) if large and isinstance(rows, MakesRows) else LocalRows(ArraySource(x))
         return KMeans(self.size, "euclidean", iterations=self.iterations).fit(own, seed).centroids
 
 

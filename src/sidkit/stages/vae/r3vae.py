@@ -14,6 +14,7 @@ from ...errors import SpecError, need
 from ...files.folder import require_array
 from ...geometry import Array, residual, unit
 from ...rows.seam import Rows
+from ...rows.work import Work
 from ..cluster.kmeans import Centroids
 from ..stage import Run
 from .books import FittedBooks, read_books
@@ -88,6 +89,10 @@ class R3VAE:
     def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         need("torch", "torch", "training an R3-VAE")
         return run.check_starts(shape[0], self.sizes, level)
+
+    def work(self) -> Work:
+        """None that moves the rows: training takes a GPU wherever they are."""
+        return Work(0.0)
 
     def fit(self, rows: Rows, run: Run) -> FittedR3VAE:
         self.check(rows.shape, rows.width, run)

@@ -13,6 +13,7 @@ from ...engine.arrays import like, namespace
 from ...errors import SpecError, need
 from ...geometry import Array
 from ...rows.seam import Rows
+from ...rows.work import Work
 from ..cluster.kmeans import Centroids
 from ..stage import Run
 from .books import FittedBooks, read_books
@@ -79,6 +80,10 @@ class RQVAE:
     def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
         need("torch", "torch", "training an RQ-VAE")
         return run.check_starts(shape[0], self.sizes, level)
+
+    def work(self) -> Work:
+        """None that moves the rows: training takes a GPU wherever they are."""
+        return Work(0.0)
 
     def fit(self, rows: Rows, run: Run) -> FittedRQVAE:
         self.check(rows.shape, rows.width, run)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...errors import InputError, SpecError
+from ...engine.device import find_device
+from ...errors import SpecError
 from ...geometry import Array
 from ...rows.seam import Rows
 from ...sids.quality import quality
@@ -159,12 +160,7 @@ def _device(rows: Rows, run: Run, seed: tuple[int, ...]) -> Any:
     row = rows.sample(1, seed)
     if isinstance(row, torch.Tensor) and row.device.type != "cpu":
         return row.device
-    asked = getattr(run, "device", None) or "auto"
-    if asked == "auto":
-        asked = "cuda" if torch.cuda.is_available() else "cpu"
-    if asked.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"device {asked!r} was asked for, and torch finds no GPU; use 'auto' or 'cpu'")
-    return torch.device(asked)
+    return torch.device(find_device(run.device))
 
 
 @dataclass(frozen=True, eq=False)
