@@ -28,9 +28,11 @@ from .metrics import Tally
 from .model import Weights
 from .network import in_dtype
 from .plan import Plan
+from .resume import identity
+from .runs import CHOSEN_BY, Outcome, TrainingRun
 from .stack import dtype_of
 from .store import check_folder, load, save
-from .training import CHOSEN_BY, Job, Outcome, identity, train_stack
+from .training import train_stack
 
 __all__ = ["Recommendation", "Retriever", "find_device", "train"]
 
@@ -190,8 +192,8 @@ def train(
     if not resume:
         kept.clear()
     told = Log(folder)
-    job = Job(folder.name, table, plan.seed)
-    (outcome,) = train_stack([job], sequences, plan, place, 1, progress, kept, told)
+    run = TrainingRun(folder.name, table, plan.seed)
+    (outcome,) = train_stack([run], sequences, plan, place, 1, progress, kept, told)
     told.close()
     retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
     save(retriever, folder)
