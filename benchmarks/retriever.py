@@ -20,7 +20,7 @@ import sidkit
 from sidkit import SidTable
 from sidkit.data.sequences import read_sequences
 from sidkit.retriever.data import Vocabulary, examples
-from sidkit.retriever.evaluation import Evaluator, Panel
+from sidkit.retriever.evaluation import Evaluator, JointEvaluator
 from sidkit.retriever.model import build_t5, new_weights
 from sidkit.retriever.plan import Plan
 from sidkit.retriever.stack import Stack
@@ -45,7 +45,7 @@ def stacked(table, sequences, plan: Plan, runs: int, device: str, seconds: float
     stack = Stack(sequences, Vocabulary(SIZES), plan, runs, device)
     fresh = new_weights(plan.shape, len(stack.vocabulary), 0)
     for run in range(runs):
-        stack.place(run, fresh, table.codes)
+        stack.put(run, fresh, table.codes)
     epoch = stack.epoch(range(runs), [0] * runs, every=8)
     next(epoch)
     ready, steps, start = time.perf_counter() - began, 0, time.perf_counter()
@@ -136,10 +136,10 @@ def main() -> None:
     evaluator, copies = Evaluator(table, sequences, "test", 20, device), stack.copies
     for runs, constrained in sorted({(1, True), (1, False), (stack.runs, True)}):
         weights = {name: value.detach()[:runs] for name, value in copies.items()}
-        panel = Panel([evaluator] * runs)
+        together = JointEvaluator([evaluator] * runs)
         for _ in range(2):  # the first warms up
             start = time.perf_counter()
-            panel(weights, plan.shape, 30, constrained)
+            together(weights, plan.shape, 30, constrained)
             wait(device)
         seconds, kind = time.perf_counter() - start, "constrained" if constrained else "unconstrained"
         keep(f"beam 30, {len(evaluator)} users, {kind}, {runs} at once", {"seconds a run": round(seconds / runs, 3)})

@@ -50,19 +50,19 @@ def run_list(datasets: list[str], tokenizers: list[str], seeds: list[int]) -> li
     return [(dataset, name, seed) for dataset in datasets for _, seed, _, name in sorted(runs)]
 
 
-def jobs_of(codes: Path, runs: list[tuple[str, str, int]]) -> list:
+def training_runs(codes: Path, runs: list[tuple[str, str, int]]) -> list:
     from sidkit import SidTable
-    from sidkit.retriever.training import Job
+    from sidkit.retriever.runs import TrainingRun
 
-    jobs = []
+    ready = []
     for dataset, name, seed in runs:
         place = codes / dataset / f"{name}-{seed}.npy"
         if not place.exists():
             print(f"no codes for {name}, seed {seed} on {dataset} yet", flush=True)
             continue
         found = np.load(place).astype(np.int64)
-        jobs.append(Job(name, SidTable(np.arange(len(found)), found, SIZES), seed))
-    return jobs
+        ready.append(TrainingRun(name, SidTable(np.arange(len(found)), found, SIZES), seed))
+    return ready
 
 
 def line_of(dataset: str, outcome, plan, device) -> dict:
@@ -71,22 +71,22 @@ def line_of(dataset: str, outcome, plan, device) -> dict:
     from sidkit import quality
     from sidkit.retriever.retriever import facts_of
 
-    job, facts = outcome.job, facts_of(outcome, plan, device)
-    recipe, options = (TOKENIZERS | BEYOND)[job.name]
+    run, facts = outcome.run, facts_of(outcome, plan, device)
+    recipe, options = (TOKENIZERS | BEYOND)[run.name]
     facts["versions"]["transformers"] = transformers.__version__
-    facts["plan"]["seed"] = job.seed
+    facts["plan"]["seed"] = run.seed
     return {
         "dataset": dataset,
-        "tokenizer": job.name,
-        "seed": job.seed,
+        "tokenizer": run.name,
+        "seed": run.seed,
         "recipe": recipe,
         "options": options,
         "finished": outcome.finished,
         **facts,
-        "icr_per_sid": quality(job.table.codes, SIZES)["icr_per_sid"],
+        "icr_per_sid": quality(run.table.codes, SIZES)["icr_per_sid"],
         "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],
         "command": f"python experiments/tiger.py CODES -o OUT --data DATA --datasets {dataset} "
-        f"--tokenizers {job.name} --seeds {job.seed}",
+        f"--tokenizers {run.name} --seeds {run.seed}",
     }
 
 
@@ -133,33 +133,33 @@ def main() -> None:
             if run not in done:
                 make(options.data, options.codes, *run)
     for dataset in datasets:
-        jobs = jobs_of(options.codes, [run for run in wanted if run[0] == dataset and run not in done])
-        if not jobs or (deadline is not None and time.monotonic() + 60 * options.room > deadline):
+        ready = training_runs(options.codes, [run for run in wanted if run[0] == dataset and run not in done])
+        if not ready or (deadline is not None and time.monotonic() + 60 * options.room > deadline):
             continue
-        sequences = read_sequences(options.codes / dataset / "sequences.parquet", jobs[0].table.ids)
-        print(f"{dataset}: {len(jobs)} runs with {asdict(plan)}", flush=True)
+        sequences = read_sequences(options.codes / dataset / "sequences.parquet", ready[0].table.ids)
+        print(f"{dataset}: {len(ready)} runs with {asdict(plan)}", flush=True)
         with Terminal() as progress:
-            given = (jobs, sequences, plan, device, options.at_once, progress)
-            for outcome in train_stack(*given, told=tell(dataset), deadline=deadline):
+            given = (ready, sequences, plan, device, options.at_once, progress)
+            for outcome in train_stack(*given, report=print_epoch(dataset), deadline=deadline):
                 target = options.output if outcome.finished else options.output.with_suffix(".cut.jsonl")
                 with target.open("a") as out:
                     out.write(json.dumps(line_of(dataset, outcome, plan, device)) + "\n")
 
 
-def tell(dataset: str):
+def print_epoch(dataset: str):
     """A line for every run's epoch."""
     start = time.monotonic()
 
-    def told(outcome) -> None:
+    def report(outcome) -> None:
         last = outcome.log[-1]
         print(
-            f"{time.monotonic() - start:7.1f} s {dataset} {outcome.job.name}-{outcome.job.seed} epoch {outcome.epoch} "
+            f"{time.monotonic() - start:7.1f} s {dataset} {outcome.run.name}-{outcome.run.seed} epoch {outcome.epoch} "
             f"loss {last['loss']:.4f} NDCG@20 {last['item_ndcg@20']:.5f} best {outcome.best:.5f} "
             f"@{outcome.best_epoch} {last['samples_per_s']:,.0f} samples/s",
             flush=True,
         )
 
-    return told
+    return report
 
 
 if __name__ == "__main__":

@@ -23,17 +23,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from sidkit.retriever import PRESETS, Plan, Retriever, Shape, SidLogitsProcessor  # noqa: E402
-from sidkit.retriever import training as loop  # noqa: E402
 from sidkit.retriever.beams import DeviceTrie, beam_search, free_search, stacked_search  # noqa: E402
 from sidkit.retriever.data import Vocabulary, examples  # noqa: E402
-from sidkit.retriever.evaluation import Evaluator, Panel  # noqa: E402
+from sidkit.retriever.evaluation import Evaluator, JointEvaluator  # noqa: E402
 from sidkit.retriever.layout import Layout  # noqa: E402
 from sidkit.retriever.metrics import CUTS, Judge, representatives  # noqa: E402
 from sidkit.retriever.model import build_t5, from_state, new_weights, to_state  # noqa: E402
 from sidkit.retriever.network import loss  # noqa: E402
+from sidkit.retriever.resume import identity  # noqa: E402
 from sidkit.retriever.retriever import train  # noqa: E402
+from sidkit.retriever.runs import Outcome, TrainingRun  # noqa: E402
 from sidkit.retriever.stack import Stack, adam  # noqa: E402
-from sidkit.retriever.training import Job, Outcome, train_stack  # noqa: E402
+from sidkit.retriever.training import train_stack  # noqa: E402
 
 LASTFM = Path(os.environ.get("SIDKIT_DATA", "")) / "lastfm"
 SMALL = Shape(layers=2, d_model=32, d_ff=48, heads=3, d_kv=8)
@@ -152,7 +153,7 @@ class TestNetwork:
         models = []
         for run in range(2):
             weights = peaked(new_weights(SMALL, len(vocabulary), run))
-            stack.place(run, weights, table.codes)
+            stack.put(run, weights, table.codes)
             models.append(build_t5(SMALL, len(vocabulary), to_state(weights, SMALL)))
         orders = np.stack([stack.layout.order(seed, 0) for seed in (5, 6)])
         stack.order.copy_(torch.as_tensor(orders))
@@ -171,7 +172,7 @@ class TestNetwork:
         shape, vocabulary = Shape(1, 16, 24, 2, 8, dropout=0.0), Vocabulary((8, 8, 8))
         stack = Stack(sequences, vocabulary, Plan(shape, batch=500, learning_rate=1e-2), 1, "cpu")
         fresh = new_weights(shape, len(vocabulary), 0)
-        stack.place(0, fresh, table.codes)
+        stack.put(0, fresh, table.codes)
         model = build_t5(shape, len(vocabulary), to_state(fresh, shape)).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
         inputs, labels = padded(
@@ -183,7 +184,7 @@ class TestNetwork:
             model(input_ids=inputs, attention_mask=(inputs != 0).long(), labels=labels).loss.backward()
             optimizer.step()
         theirs = from_state(model.state_dict(), shape)
-        for name, value in stack.kept(0).items():
+        for name, value in stack.weights_of(0).items():
             assert torch.allclose(value, theirs[name], atol=2e-4), name
 
     def test_runs_in_a_stack_do_not_touch_each_other(self):
@@ -193,9 +194,9 @@ class TestNetwork:
         def after(seeds):
             stack = Stack(sequences, Vocabulary(table.sizes), Plan(shape, batch=16), len(seeds), "cpu")
             for run, seed in enumerate(seeds):
-                stack.place(run, new_weights(shape, 25, seed), table.codes)
+                stack.put(run, new_weights(shape, 25, seed), table.codes)
             list(stack.epoch(seeds, [0] * len(seeds)))
-            return stack.kept(len(seeds) - 1)
+            return stack.weights_of(len(seeds) - 1)
 
         alone, beside = after([7]), after([1, 2, 7])
         assert all(torch.allclose(alone[name], beside[name], atol=1e-6) for name in alone)
@@ -573,7 +574,7 @@ class TestTraining:
     def test_the_weights_are_those_of_the_epoch_that_was_best_in_validation(self):
         table, sequences = ring(users=60)
         plan = Plan(Shape(1, 16, 16, 2, 8), epochs=8, batch=16, learning_rate=0.1, patience=3, beams=8)
-        (outcome,) = train_stack([Job("a", table, 0)], sequences, plan, "cpu")
+        (outcome,) = train_stack([TrainingRun("a", table, 0)], sequences, plan, "cpu")
         valid, test = (
             Evaluator(table, sequences, split, plan.history, "cpu")(outcome.weights, plan.shape, plan.beams).means()
             for split in ("valid", "test")
@@ -584,7 +585,7 @@ class TestTraining:
         assert valid["item_ndcg@20"] != pytest.approx(test["item_ndcg@20"], rel=1e-3)
 
     def test_a_plateau_runs_out_of_patience(self):
-        outcome, plan = Outcome(Job("a", shop(), 0)), Plan(patience=2)
+        outcome, plan = Outcome(TrainingRun("a", shop(), 0)), Plan(patience=2)
         for epoch, value in enumerate((0.4, 0.5, 0.5, 0.5), start=1):
             assert not outcome.is_over(plan)
             outcome.epoch = epoch
@@ -623,7 +624,7 @@ class TestTraining:
         shown = Console(file=screen, width=80, force_terminal=True, color_system=None)
         monkeypatch.setattr("sidkit.cli.terminal.Console", lambda **_: shown)
         with Terminal() as progress:
-            list(train_stack([Job("a", table, 0)], sequences, plan, "cpu", progress=progress))
+            list(train_stack([TrainingRun("a", table, 0)], sequences, plan, "cpu", progress=progress))
         last = screen.getvalue()[-400:]
         for words in ("100%", "rows/s", "0:00:00", "epoch 2, loss ", "NDCG@20 0.", "best 0."):
             assert words in last
@@ -634,7 +635,7 @@ class TestTraining:
         for dropout in (0.0, 0.5):
             plan = Plan(Shape(1, 16, 16, 2, 8, dropout=dropout), epochs=1, batch=500, beams=4)
             stack = Stack(sequences, Vocabulary(table.sizes), plan, 1, "cpu")
-            stack.place(0, peaked(new_weights(plan.shape, 13, 0)), table.codes)
+            stack.put(0, peaked(new_weights(plan.shape, 13, 0)), table.codes)
             list(stack.epoch([0], [0]))
             losses[dropout] = stack.losses()[0]  # one batch: before any step
         assert losses[0.0] != pytest.approx(losses[0.5], rel=1e-3)
@@ -642,8 +643,9 @@ class TestTraining:
     def test_early_stopping_keeps_the_best_epoch_and_frees_the_place(self):
         table, sequences = ring(users=30)
         plan = Plan(Shape(1, 8, 8, 1, 8), epochs=4, batch=64, learning_rate=1e-9, patience=2, beams=4)
-        found = list(train_stack([Job("a", table, seed) for seed in range(3)], sequences, plan, "cpu", at_once=2))
-        assert sorted(outcome.job.seed for outcome in found) == [0, 1, 2]
+        runs = [TrainingRun("a", table, seed) for seed in range(3)]
+        found = list(train_stack(runs, sequences, plan, "cpu", at_once=2))
+        assert sorted(outcome.run.seed for outcome in found) == [0, 1, 2]
         for outcome in found:
             assert outcome.finished
             assert outcome.epoch == min(outcome.best_epoch + 2, 4)
@@ -654,29 +656,30 @@ class TestTraining:
         shape = Shape(1, 16, 16, 2, 8, dropout=0.0)
         plan, sizes = Plan(shape, epochs=6, batch=64, learning_rate=1e-3, beams=4), []
         last = {0: 2, 1: 5, 2: 3, 3: 2}  # epochs by seed
-        monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= last[self.job.seed])
-        monkeypatch.setattr(loop, "Stack", lambda *given: sizes.append(given[3]) or Stack(*given))
-        found = train_stack([Job("a", table, seed) for seed in last], sequences, plan, "cpu", at_once=4)
-        together = {outcome.job.seed: outcome for outcome in found}
-        assert sizes == [4, 2, 1]
+        monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= last[self.run.seed])
+        resized = Stack.resized
+        monkeypatch.setattr(Stack, "resized", lambda self, runs: sizes.append((self.runs, runs)) or resized(self, runs))
+        found = train_stack([TrainingRun("a", table, seed) for seed in last], sequences, plan, "cpu", at_once=4)
+        together = {outcome.run.seed: outcome for outcome in found}
+        assert sizes == [(4, 2), (2, 1)]
         for seed in (1, 2):
-            (alone,) = train_stack([Job("a", table, seed)], sequences, plan, "cpu")
+            (alone,) = train_stack([TrainingRun("a", table, seed)], sequences, plan, "cpu")
             losses = [[entry["loss"] for entry in one.log] for one in (together[seed], alone)]
             np.testing.assert_allclose(*losses, rtol=1e-5)
 
     def test_near_a_deadline_no_run_is_started_that_would_meet_it(self):
         table, sequences = ring(users=30)
         plan = Plan(Shape(1, 8, 8, 1, 8), epochs=3, batch=64, beams=4)
-        jobs = [Job("a", table, seed) for seed in range(500)]
+        runs = [TrainingRun("a", table, seed) for seed in range(500)]
         soon = time.monotonic() + 2.0
-        found = list(train_stack(jobs, sequences, plan, "cpu", deadline=soon))
+        found = list(train_stack(runs, sequences, plan, "cpu", deadline=soon))
         assert 1 <= len(found) < 500
         assert sum(not outcome.finished for outcome in found) <= 1
 
     def test_a_deadline_ends_a_run_that_is_not_finished(self):
         table, sequences = ring(users=20)
         plan = Plan(Shape(1, 8, 8, 1, 8), epochs=50, batch=64, beams=4)
-        (outcome,) = train_stack([Job("a", table, 0)], sequences, plan, "cpu", deadline=0.0)
+        (outcome,) = train_stack([TrainingRun("a", table, 0)], sequences, plan, "cpu", deadline=0.0)
         assert (outcome.epoch, outcome.finished) == (1, False)
 
 
@@ -804,7 +807,7 @@ class TestErrors:
     def test_a_training_of_other_sizes_is_not_gone_on_with(self):
         table, sequences = ring()
         other = SidTable(table.ids, table.codes, (8, 8))
-        assert loop.identity(table, sequences, LEARNS) != loop.identity(other, sequences, LEARNS)
+        assert identity(table, sequences, LEARNS) != identity(other, sequences, LEARNS)
 
     def test_a_gpu_that_is_not_there_is_named(self, tmp_path):
         if torch.cuda.is_available():
@@ -849,7 +852,7 @@ def test_runs_judged_together_get_the_figures_they_get_alone():
     judges = [Evaluator(shop(seed=seed), sequences, "valid", 20, "cpu") for seed in (4, 5)]
     runs = [peaked(new_weights(SMALL, 25, seed)) for seed in range(2)]
     stacked = {name: torch.cat([weights[name] for weights in runs]) for name in runs[0]}
-    together = Panel(judges)(stacked, SMALL, 10)
+    together = JointEvaluator(judges)(stacked, SMALL, 10)
     for judge, weights, tally in zip(judges, runs, together, strict=True):
         alone = judge(weights, SMALL, 10)
         assert tally.count == alone.count == 25
@@ -867,7 +870,7 @@ def test_the_recorded_step_of_a_gpu_trains_as_the_cpu_does():
         plan = Plan(shape, batch=32, learning_rate=1e-3, precision="float32")
         stack = Stack(sequences, Vocabulary(table.sizes), plan, 2, device)
         for run in range(2):
-            stack.place(run, new_weights(shape, 25, run), table.codes)
+            stack.put(run, new_weights(shape, 25, run), table.codes)
         losses = []
         for epoch in range(3):
             list(stack.epoch([0, 1], [epoch, epoch]))

@@ -172,7 +172,7 @@ def stack_of(precision, device):
     found = Stack(walks, Vocabulary((5, 6)), plan, R, device)
     codes = np.stack([np.arange(30) // 6, np.arange(30) % 6], 1)
     for run in range(R):
-        found.place(run, new_weights(plan.shape, len(found.vocabulary), run), codes)
+        found.put(run, new_weights(plan.shape, len(found.vocabulary), run), codes)
     return found
 
 
@@ -282,17 +282,18 @@ def test_a_run_learns_in_a_stack_that_shrinks_what_it_learns_alone(monkeypatch):
     from sidkit.data.sequences import Sequences
     from sidkit.retriever.model import Shape
     from sidkit.retriever.plan import Plan
-    from sidkit.retriever.training import Job, Outcome, train_stack
+    from sidkit.retriever.runs import Outcome, TrainingRun
+    from sidkit.retriever.training import train_stack
 
     monkeypatch.setattr(stack, "fused_fits", lambda *_: True)
-    monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= 1 + self.job.seed)
+    monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= 1 + self.run.seed)
     table = SidTable(np.arange(24), np.stack([np.arange(24) // 6, np.arange(24) % 6], 1), (4, 6))
     walks = Sequences.of([[(user + step) % 24 for step in range(7)] for user in range(8)])
     plan = Plan(Shape(1, 64, 64, 4, 16, dropout=0.3), epochs=3, batch=32, beams=2, learning_rate=1e-3)
     found = []
     for seeds in ((0, 1), (1,)):
-        *_, last = train_stack([Job("a", table, seed) for seed in seeds], walks, plan, DEVICE, at_once=2)
-        assert (last.job.seed, last.epoch) == (1, 2)
+        *_, last = train_stack([TrainingRun("a", table, seed) for seed in seeds], walks, plan, DEVICE, at_once=2)
+        assert (last.run.seed, last.epoch) == (1, 2)
         found.append([entry["loss"] for entry in last.log])
     np.testing.assert_allclose(*found, rtol=5e-3 if ON_GPU else 1e-5)
 

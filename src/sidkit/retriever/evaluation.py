@@ -18,7 +18,7 @@ from .data import Split, Vocabulary, examples
 from .metrics import Judge, Tally
 from .model import Shape, Weights
 
-__all__ = ["Evaluator", "Panel"]
+__all__ = ["Evaluator", "JointEvaluator"]
 
 Tensor = Any
 TOGETHER = 1 << 25  # logits of beams that are searched at once in plain torch: some 700 MB
@@ -62,7 +62,7 @@ class Evaluator:
         self, weights: Weights, shape: Shape, beams: int, constrained: bool = True, progress: Progress | None = None
     ) -> Tally:
         """All figures, as sums over the users."""
-        return Panel([self])(weights, shape, beams, constrained, progress)[0]
+        return JointEvaluator([self])(weights, shape, beams, constrained, progress)[0]
 
     def sums(self, leaf: Tensor) -> dict[str, Tensor]:
         """leaf: (n, beams) of the users sorted by length."""
@@ -79,37 +79,37 @@ class Evaluator:
         return items, back <= self.length[start:stop, None]
 
 
-class Panel:
-    """Judges of runs with stacked weights, who hear the same users; they differ in their tables alone."""
+class JointEvaluator:
+    """Evaluators of runs with stacked weights, in one sweep over their users; they differ in their tables alone."""
 
-    def __init__(self, judges: Sequence[Evaluator]) -> None:
-        self.judges, one = list(judges), judges[0]
-        self.trie = DeviceTrie([judge.trie for judge in judges], one.vocabulary, one.items.device)
-        shared = min(len(judge.tokens) for judge in judges)
-        self.tokens = torch.stack([judge.tokens[:shared] for judge in judges])  # (R, items, L)
+    def __init__(self, evaluators: Sequence[Evaluator]) -> None:
+        self.evaluators, first = list(evaluators), evaluators[0]
+        self.trie = DeviceTrie([one.trie for one in evaluators], first.vocabulary, first.items.device)
+        shared = min(len(one.tokens) for one in evaluators)
+        self.tokens = torch.stack([one.tokens[:shared] for one in evaluators])  # (R, items, L)
 
     def __call__(
         self, weights: Weights, shape: Shape, beams: int, constrained: bool = True, progress: Progress | None = None
     ) -> list[Tally]:
         """All figures of every run, as sums over the users."""
-        progress, found, users = progress or Silent(), list[Tensor](), len(self.judges[0])
-        valid = torch.zeros(len(self.judges), dtype=torch.float64, device=self.tokens.device)
+        progress, leaves, users = progress or Silent(), list[Tensor](), len(self.evaluators[0])
+        valid = torch.zeros(len(self.evaluators), dtype=torch.float64, device=self.tokens.device)
         at_once = self._at_once(weights, shape, beams)
         for start in range(0, users, at_once):
             stop = min(start + at_once, users)
-            items, there = self.judges[0].histories(start, stop)
+            items, there = self.evaluators[0].histories(start, stop)
             tokens = torch.where(there[..., None], self.tokens[:, items], 0).flatten(2)
             best = stacked_search(weights, shape, self.trie, tokens, beams, constrained)
             generated = (best.score > -torch.inf).sum(2).clamp(min=1)
             valid += ((best.leaf >= 0).sum(2) / generated.double()).sum(1)
-            found.append(F.pad(best.leaf, (0, beams - best.leaf.shape[2]), value=-1))
+            leaves.append(F.pad(best.leaf, (0, beams - best.leaf.shape[2]), value=-1))
             progress.advance(stop - start)
-        sums = [judge.sums(leaf) for judge, leaf in zip(self.judges, torch.cat(found, 1), strict=True)]
+        sums = [one.sums(leaf) for one, leaf in zip(self.evaluators, torch.cat(leaves, 1), strict=True)]
         sums = [each | {"valid_share": share} for each, share in zip(sums, valid, strict=True)]
         values = torch.stack([torch.stack(list(each.values())) for each in sums]).tolist()  # one trip from the device
         return [Tally(dict(zip(sums[0], each, strict=True)), users) for each in values]
 
     def _at_once(self, weights: Weights, shape: Shape, beams: int) -> int:
-        longest = int(self.judges[0].longest.max(initial=0)) * self.trie.levels
+        longest = int(self.evaluators[0].longest.max(initial=0)) * self.trie.levels
         fused = blocks_for(weights, shape, self.trie.levels, USERS, longest, beams) is not PLAIN
-        return users_at_once(self.trie.sizes, beams * len(self.judges), fused)
+        return users_at_once(self.trie.sizes, beams * len(self.evaluators), fused)

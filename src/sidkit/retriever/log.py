@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files.atomic import replace_file
-from .training import Outcome
+from .runs import Outcome
 
 __all__ = ["LOG", "Log"]
 

@@ -1,35 +1,22 @@
-"""A trained retriever: a folder, a history in, items with scores out.
-
-folder/
-  config.json, model.safetensors, generation_config.json   T5, as transformers' from_pretrained reads it
-  sids.parquet                                             the items and their semantic IDs
-  retriever.json                                           how it was trained, and how well it did
-  log.jsonl, tensorboard/                                  epoch by epoch
-"""
+"""A trained retriever: a history in, items with scores out; and the call that trains one."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from .. import __version__
 from ..data.sequences import Sequences
 from ..engine.device import find_device
-from ..errors import InputError, SpecError, StoreError
-from ..files.atomic import replace_folder
+from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint, unfinished
 from ..progress import Progress
 from ..sids.table import SidTable
@@ -37,17 +24,18 @@ from ..sids.trie import Trie
 from .beams import DeviceTrie, beam_search
 from .data import Split, Vocabulary, require_known
 from .evaluation import Evaluator, users_at_once
-from .log import LOG, Log
+from .log import Log
 from .metrics import Tally
-from .model import Shape, Weights, build_t5, from_state, to_state
+from .model import Weights
 from .network import in_dtype
 from .plan import Plan
+from .resume import identity
+from .runs import CHOSEN_BY, Outcome, TrainingRun
 from .stack import dtype_of
-from .training import CHOSEN_BY, Job, Outcome, identity, train_stack
+from .store import check_folder, load, save
+from .training import train_stack
 
 __all__ = ["Recommendation", "Retriever", "train"]
-
-FACTS, TABLE, WEIGHTS = "retriever.json", "sids.parquet", "model.safetensors"
 
 
 class Recommendation(NamedTuple):
@@ -71,20 +59,8 @@ class Retriever:
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Retriever:
         """A retriever from the folder that `sidkit train` wrote."""
-        folder, place = Path(folder), torch.device(find_device(device))
-        try:
-            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-            plan = plan_from(facts["plan"])
-            state = load_file(folder / WEIGHTS)
-            weights = from_state(state, plan.shape)
-        except FileNotFoundError as error:
-            left = unfinished(folder)
-            begun = f"; {left} can be trained on with --resume" if left.is_dir() else ""
-            missing = Path(str(error.filename)).name
-            raise StoreError(f"{folder} is no trained retriever: no {missing} in it{begun}") from None
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise StoreError(f"cannot read the retriever {folder}: {error}") from error
-        table = SidTable.from_parquet(folder / TABLE)
+        place = torch.device(find_device(device))
+        table, plan, weights, facts = load(Path(folder))
         return cls(table, plan, {name: value.to(place) for name, value in weights.items()}, facts, place)
 
     def recommend(
@@ -217,38 +193,13 @@ def train(
     if not resume:
         kept.clear()
     told = Log(folder)
-    job = Job(folder.name, table, plan.seed)
-    (outcome,) = train_stack([job], sequences, plan, place, 1, progress, kept, told)
+    run = TrainingRun(folder.name, table, plan.seed)
+    (outcome,) = train_stack([run], sequences, plan, place, 1, progress, kept, told)
     told.close()
     retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
     save(retriever, folder)
     kept.clear()
     return retriever
-
-
-def save(retriever: Retriever, folder: Path) -> None:
-    """Write a folder that `Retriever.load` and transformers' `from_pretrained` read."""
-    shape = retriever.plan.shape
-    model = build_t5(shape, len(Vocabulary(retriever.table.sizes)), to_state(retriever.weights, shape))
-    with replace_folder(folder) as temporary, _no_bars():
-        model.save_pretrained(temporary)
-        shutil.copymode(temporary / "config.json", temporary / WEIGHTS)  # safetensors keeps its files to their owner
-        retriever.table.to_parquet(temporary / TABLE)
-        (temporary / FACTS).write_text(json.dumps(retriever.facts, indent=1) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """Without transformers' own progress bars."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
@@ -270,15 +221,3 @@ def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
             "device": name,
         },
     }
-
-
-def plan_from(plain: dict[str, Any]) -> Plan:
-    return replace(Plan(**{k: v for k, v in plain.items() if k != "shape"}), shape=Shape(**plain["shape"]))
-
-
-def check_folder(folder: Path) -> None:
-    """Only an empty or new folder, or one of an earlier training, may be written to."""
-    if folder.exists() and not folder.is_dir():
-        raise StoreError(f"{folder} is a file; name a folder for the retriever")
-    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in (FACTS, LOG)):
-        raise StoreError(f"{folder} holds other files; name an empty folder for the retriever")

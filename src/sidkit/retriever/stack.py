@@ -122,22 +122,26 @@ class Stack:
             self._adam, self._examples = (torch.compile(part, dynamic=False) for part in (adam, gather_examples))
 
     def too_large(self, runs: int) -> bool:
-        """Whether so many runs are better off in a stack of their own, which may have to be compiled first."""
+        """Whether this number of runs is better off in a smaller stack, which may have to be compiled first."""
         return runs <= self.runs // 2 if self._compiled else runs < self.runs
 
-    def place(self, run: int, weights: Weights, codes: NDArray[Any], moments: Any = None, step: int = 0) -> None:
-        """Put a run, fresh or resumed, into a place of the stack. weights: as of one run."""
+    def resized(self, runs: int) -> Stack:
+        """An empty stack for another number of runs over the same data."""
+        return Stack(self.sequences, self.vocabulary, self.plan, runs, self.device)
+
+    def put(self, index: int, weights: Weights, codes: NDArray[Any], moments: Any = None, step: int = 0) -> None:
+        """Put a run, fresh or resumed, into the stack. weights: of one run; moments: Adam's, first and second."""
         if not self.weights:
             self._allocate(weights)
         table = self.vocabulary.tokens(codes)[: self.tokens.shape[1]]
-        self.tokens[run, : len(table)] = torch.as_tensor(table, device=self.device)
+        self.tokens[index, : len(table)] = torch.as_tensor(table, device=self.device)
         with torch.no_grad():
             for name, value in weights.items():
-                self.weights[name][run] = value[0].to(self.device)
-                self.copies[name][run] = self.weights[name][run]
+                self.weights[name][index] = value[0].to(self.device)
+                self.copies[name][index] = self.weights[name][index]
                 for held, given in zip(self.moments, moments or (None, None), strict=True):
-                    held[name][run] = 0.0 if given is None else given[name][0].to(self.device)
-        self.step[run] = step
+                    held[name][index] = 0.0 if given is None else given[name][0].to(self.device)
+        self.step[index] = step
 
     def _allocate(self, weights: Weights) -> None:
         def like(value: Tensor) -> Tensor:
@@ -181,9 +185,14 @@ class Stack:
         """The mean training loss of every run over the epoch so far."""
         return (self.total / len(self.examples)).tolist()  # type: ignore[no-any-return]
 
-    def kept(self, run: int) -> Weights:
+    def weights_of(self, index: int) -> Weights:
         """A copy of one run's weights as they are now, in float32."""
-        return {name: value.detach().clone() for name, value in one_run(self.weights, run).items()}
+        return {name: value.detach().clone() for name, value in one_run(self.weights, index).items()}
+
+    def moments_of(self, index: int) -> tuple[Weights, Weights]:
+        """Adam's moments of one run, first and second; nothing is copied."""
+        first, second = (one_run(part, index) for part in self.moments)
+        return first, second
 
     def batch(self) -> Batch:
         """The examples at hand."""
