@@ -27,8 +27,8 @@ from torch import nn
 
 import sidkit
 from sidkit.sids.quality import quality
-from sidkit.stages.vae import rq_vae
-from sidkit.stages.vae.start import first_codebook
+from sidkit.stages.vae.initial_codebooks import initial_codebook
+from sidkit.tokenizer.vae_recipes import rq_vae
 
 SIZES, HIDDEN, LATENT = (256, 256, 256), (512, 256, 128, 64), 32
 BATCH, RATE, DECAY, CLIP = 1024, 1e-3, 1e-4, 1.0
@@ -145,7 +145,7 @@ def ours(X, epochs, warmup, every, keep, seed):
 
 def equal_tokens(X, epochs, seed):
     """Per level, the share of rows with the same token after training both from our codebooks."""
-    starts = [lambda r, size, level=level: first_codebook(r, size, 100, (seed, level)) for level in range(len(SIZES))]
+    starts = [lambda r, size, level=level: initial_codebook(r, size, 100, (seed, level)) for level in range(len(SIZES))]
     theirs = reference(X, epochs, 2, epochs, "last", seed, starts)[0]
     return (ours(X, epochs, 2, epochs, "last", seed)[0] == theirs).mean(axis=0).tolist()
 

@@ -16,7 +16,7 @@ from .moved import MOVED, install
 if TYPE_CHECKING:
     from .data.embeddings import open_embeddings as open_embeddings
     from .errors import SidkitError as SidkitError
-    from .fleet.rows import on_ray as on_ray
+    from .fleet.open import on_ray as on_ray
     from .measure.carryover import carryover as carryover
     from .sids.quality import quality as quality
     from .sids.table import SidTable as SidTable
@@ -49,7 +49,7 @@ _HOMES = {  # every public name is imported when first used, so that `import sid
     "Tokenizer": "tokenizer.tokenizer",
     "carryover": "measure.carryover",
     "load": "tokenizer.store",
-    "on_ray": "fleet.rows",
+    "on_ray": "fleet.open",
     "open_embeddings": "data.embeddings",
     "prq_kmeans": "tokenizer.recipes",
     "quality": "sids.quality",

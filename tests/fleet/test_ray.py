@@ -75,7 +75,7 @@ def crew(data):
     """Ray with room for twelve workers, ours while the first rows are held; one of them is taken."""
     os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
     with sidkit.on_ray(data[1], address="local", workers=12, chunk=900) as rows:
-        yield rows.crew
+        yield rows.pool
     assert not ray.is_initialized()
 
 
@@ -206,7 +206,7 @@ class Killer(threading.Thread):
     def run(self):
         while len(self.killed) < self.most:
             time.sleep(float(self.rng.uniform(0, 0.8)))
-            alive = {slot.facts[0] for slot in self.crew.slots if slot.facts is not None} - self.killed
+            alive = {slot.process[0] for slot in self.crew.slots if slot.process is not None} - self.killed
             if alive:
                 pid = int(self.rng.choice(sorted(alive)))
                 os.kill(pid, signal.SIGKILL)
@@ -221,17 +221,17 @@ def four(data, crew):
 
 def test_kill_9_of_workers_while_fitting_changes_nothing(data, four):
     spec = recipe("prq-kmeans", sizes=(32, 16), top_k=3, iterations=12)
-    whole, killer = local(spec, data[1]), Killer(four.crew, 1, 20)
+    whole, killer = local(spec, data[1]), Killer(four.pool, 1, 20)
     killer.start()
     while killer.is_alive():
         same_bits(spec.fit(four), whole)
     same_bits(spec.fit(four), whole)
     assert len(killer.killed) == 20
-    assert four.crew.retries >= 20
+    assert four.pool.slots.retries >= 20
 
 
 def test_kill_9_of_workers_while_encoding_leaves_every_file_whole(X, four, tmp_path):
-    fitted, killer, before = SPECS["prq-kmeans"].fit(X), Killer(four.crew, 2, 20), four.crew.retries
+    fitted, killer, before = SPECS["prq-kmeans"].fit(X), Killer(four.pool, 2, 20), four.pool.slots.retries
     killer.start()
     for attempt in count():
         last, out = not killer.is_alive(), tmp_path / str(attempt)
@@ -242,7 +242,7 @@ def test_kill_9_of_workers_while_encoding_leaves_every_file_whole(X, four, tmp_p
         if last:
             break
     assert len(killer.killed) == 20
-    assert four.crew.retries - before >= 15
+    assert four.pool.slots.retries - before >= 15
 
 
 NODE_LOSS = """
@@ -268,10 +268,10 @@ class Unplug(Silent):
             cluster.remove_node(other, allow_graceful=False)
 
 with sidkit.on_ray({folder!r}, address=cluster.address, workers=4, chunk=64, patience=1.0) as rows:
-    while any(slot.facts is None for slot in rows.crew.slots):
-        rows.crew._welcome()
+    while any(slot.process is None for slot in rows.pool.slots):
+        rows.pool.slots.welcome()
         time.sleep(0.1)
-    assert len({{slot.facts[1] for slot in rows.crew.slots}}) == 2, "all workers on one node"
+    assert len({{slot.process[1] for slot in rows.pool.slots}}) == 2, "all workers on one node"
     fitted = spec.fit(rows, progress=Unplug())
     assert np.array_equal(fitted.fit_codes, whole.fit_codes)
     for ours, theirs in zip(fitted.stages, whole.stages):
@@ -279,7 +279,7 @@ with sidkit.on_ray({folder!r}, address=cluster.address, workers=4, chunk=64, pat
             assert np.array_equal(ours.arrays[key], array), key
     done = rows.encode(fitted, {out!r})
     assert np.array_equal(sidkit.SidTable.from_parquet({out!r}).codes, whole.fit_codes)
-    assert rows.crew.retries >= 2 and sum(slot.facts is not None for slot in rows.crew.slots) == 2
+    assert rows.pool.slots.retries >= 2 and sum(slot.process is not None for slot in rows.pool.slots) == 2
 import ray
 assert not ray.is_initialized()
 cluster.shutdown()
@@ -329,7 +329,7 @@ def test_a_driver_that_dies_comes_back_with_resume(data, crew, tmp_path, rng):
     table = sidkit.SidTable.from_parquet(tmp_path / "out")
     assert np.array_equal(table.codes, sidkit.load(tmp_path / "whole").encode(open_embeddings(data[1])))
     assert len(crew.ray.nodes()) == 1  # the cluster was only used
-    assert crew.slots[0].facts is not None
+    assert crew.slots[0].process is not None
 
 
 def test_a_file_that_cannot_be_read_is_named_and_stops_the_run(X, crew, tmp_path):
@@ -431,7 +431,7 @@ class Heard(Silent):
     def advance(self, rows):
         self.rows += rows
 
-    def place(self, text):
+    def workers(self, text):
         self.said.append(text)
 
 
@@ -439,7 +439,7 @@ def test_progress_tells_shards_workers_and_retries(data, crew):
     heard = Heard()
     with sidkit.on_ray(data[7], workers=2, chunk=CHUNK, progress=heard) as rows:
         assert heard.rows == 900
-        os.kill(rows.crew.slots[0].facts[0], signal.SIGKILL)
+        os.kill(rows.pool.slots[0].process[0], signal.SIGKILL)
         SPECS["rq-kmeans"].fit(rows)
     assert any(text.startswith("1/2 shards, ") for text in heard.said)
     assert heard.said[-1].endswith(", 1 retries")
@@ -489,7 +489,7 @@ def test_ray_stands_with_or_without_an_address():
 def test_files_that_share_no_folder_but_the_root_keep_their_names():
     from pathlib import Path
 
-    from sidkit.fleet.encode import _under
+    from sidkit.fleet.encode_task import _targets
 
     paths = [Path("/data1/a.parquet"), Path("/data2/b.parquet")]
-    assert _under(paths, Path("/out")) == [Path("/out/data1/a.parquet"), Path("/out/data2/b.parquet")]
+    assert _targets(paths, Path("/out")) == [Path("/out/data1/a.parquet"), Path("/out/data2/b.parquet")]

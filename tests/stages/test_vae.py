@@ -16,20 +16,22 @@ from sidkit.rows.local import LocalRows
 from sidkit.rows.sources import ArraySource
 from sidkit.sids.coherence import coherence
 from sidkit.stages.stage import Run
-from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training, fitted_rqvae, r3_vae, rq_vae
-from sidkit.stages.vae.mlp import forward, product
-from sidkit.stages.vae.start import first_codebook, spread_out
+from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training
+from sidkit.stages.vae.array_layers import forward, product
+from sidkit.stages.vae.initial_codebooks import initial_codebook, kmeans_plus_plus
+from sidkit.tokenizer.given_vae import fitted_rqvae
 from sidkit.tokenizer.spec import from_plain, to_plain
+from sidkit.tokenizer.vae_recipes import r3_vae, rq_vae
 
 torch = pytest.importorskip("torch")
 
-from sidkit.stages.vae.groups import cohesion, discrimination, group_means, renumber  # noqa: E402
-from sidkit.stages.vae.layers import apply  # noqa: E402
+from sidkit.stages.vae.batch_coherence import cohesion, discrimination, group_means, renumber  # noqa: E402
+from sidkit.stages.vae.loop import move_dead, start_codebooks  # noqa: E402
 from sidkit.stages.vae.r3vae_network import R3VAENetwork  # noqa: E402
 from sidkit.stages.vae.rqvae_network import RQVAENetwork  # noqa: E402
 from sidkit.stages.vae.sinkhorn import by_logarithms, by_products, sinkhorn  # noqa: E402
-from sidkit.stages.vae.state import TrainingState  # noqa: E402
-from sidkit.stages.vae.train import move_dead, start_codebooks  # noqa: E402
+from sidkit.stages.vae.torch_layers import apply  # noqa: E402
+from sidkit.stages.vae.training_state import TrainingState  # noqa: E402
 
 SMALL = {"epochs": 3, "batch": 64, "warmup_epochs": 0, "evaluate_every": 1, "init_iterations": 10}
 
@@ -243,7 +245,7 @@ def test_commitment_beyond_level_one_reaches_the_encoder_only_when_asked():
 def test_the_straight_through_residual_of_the_field_has_no_gradient_either():
     """What LC-Rec writes, r - [r + sg(q - r)], against our shorter form."""
     _, z, out = quantized("detached")
-    torch.testing.assert_close(out.vector, (z - out.left).detach())
+    torch.testing.assert_close(out.vector, (z - out.residual).detach())
     q = torch.randn(10, 3)
     left = z - (z + (q - z).detach())
     assert torch.equal(torch.autograd.grad(left.sum(), z)[0], torch.zeros(10, 3))
@@ -263,8 +265,8 @@ def test_learning_rates_by_hand():
 
 def test_the_start_finds_planted_clusters(rng):
     x, label = planted(rng, clusters=6, each=30, noise=0.01)
-    assert len(np.unique(label[spread_out(x, 6, (0,))])) == 6
-    book = first_codebook(x, 6, 20, (0,))
+    assert len(np.unique(label[kmeans_plus_plus(x, 6, (0,))])) == 6
+    book = initial_codebook(x, 6, 20, (0,))
     means = np.array([x[label == j].mean(axis=0) for j in range(6)])
     nearest = ((book[:, None] - means) ** 2).sum(axis=2)
     assert sorted(nearest.argmin(axis=1)) == list(range(6))
@@ -272,7 +274,7 @@ def test_the_start_finds_planted_clusters(rng):
 
 
 def test_the_start_survives_equal_rows():
-    assert np.isfinite(first_codebook(np.ones((20, 3), np.float32), 8, 5, (1,))).all()
+    assert np.isfinite(initial_codebook(np.ones((20, 3), np.float32), 8, 5, (1,))).all()
 
 
 def test_layers_by_hand_and_as_torch_runs_them(rng):

@@ -22,7 +22,7 @@ from .options import (
     require_file,
     require_writable,
 )
-from .ray import Cpus, Ray, Workers, require_ray, rows_on_ray, tell_encoded
+from .ray import Cpus, Ray, Workers, print_encoded, require_ray, rows_on_ray
 
 
 def encode(
@@ -78,7 +78,7 @@ def encode(
             ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             with rows_on_ray(embeddings, *ways, check=False) as rows:
                 done = rows.encode(fitted, output, template, bad_rows.value)
-        tell_encoded(done, output, rows.ran_on(), as_json)
+        print_encoded(done, output, rows.ran_on(), as_json)
         return
     ran: dict[str, Any] = {}
     with Terminal() as progress:

@@ -23,7 +23,7 @@ from .options import (
     require_folder,
     tokenizer_of,
 )
-from .ray import Cpus, Ray, Workers, require_ray, rows_on_ray, tell_left_out
+from .ray import Cpus, Ray, Workers, list_left_out, require_ray, rows_on_ray
 
 
 def fit(
@@ -93,7 +93,7 @@ def fit(
         else:
             ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             source = stack.enter_context(rows_on_ray(embeddings, *ways))
-            tell_left_out(source, output)
+            list_left_out(source, output)
         unfinished = fresh_unfinished(output, resume)
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
         fitted = replace(fitted, facts=facts_of(fitted))

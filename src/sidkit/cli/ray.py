@@ -1,4 +1,4 @@
-"""--ray on fit and encode: the same work by the workers of a cluster."""
+"""The options --ray, --workers and --cpus of fit and encode: the same work by the workers of a cluster."""
 
 import json
 import re
@@ -13,7 +13,8 @@ from ..errors import SpecError
 from .options import BadRows
 
 if TYPE_CHECKING:
-    from ..fleet.rows import Encoded, RayRows
+    from ..fleet.encode import Encoded
+    from ..fleet.rows import RayRows
     from ..progress import Progress
 
 HERE = "here"  # --ray without an address
@@ -24,7 +25,7 @@ Ray = Annotated[
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Work on a Ray cluster: auto, host:6379, ray://host:10001; alone: $RAY_ADDRESS, or Ray on this machine",
+        help="Work on a Ray cluster: auto, host:6379, ray://host:10001; no value: $RAY_ADDRESS, or Ray on this machine",
         show_default=False,
     ),
 ]
@@ -35,19 +36,19 @@ Cpus = Annotated[int, typer.Option("--cpus", help="CPUs, and threads, of each wo
 
 
 class WithRay(TyperCommand):
-    """A command whose --ray may stand without an address."""
+    """A command whose --ray may be given without an address."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        full = []
+        words = []
         for word, after in zip(args, [*args[1:], ""], strict=False):
-            full.append(word)
+            words.append(word)
             if word == "--ray" and not ADDRESS.fullmatch(after):
-                full.append(HERE)
-        return super().parse_args(ctx, full)
+                words.append(HERE)
+        return super().parse_args(ctx, words)
 
 
 def require_ray(ray: str | None, workers: int | None, cpus: int) -> None:
-    """Options that say nothing without --ray are refused."""
+    """Refuse options that have no meaning without --ray."""
     if ray is None and (workers is not None or cpus != 1):
         raise SpecError(f"{'--cpus' if workers is None else '--workers'} is about the workers of --ray; give that too")
 
@@ -64,8 +65,8 @@ def rows_on_ray(
     progress: "Progress",
     check: bool = True,
 ) -> "RayRows":
-    """The rows of a cluster, as the options ask for."""
-    from ..fleet.rows import on_ray
+    """The rows on a cluster, by the options of the command."""
+    from ..fleet.open import on_ray
 
     if embeddings == "-":
         raise SpecError("--ray reads files that every worker can see; JSON lines come to this process alone")
@@ -83,8 +84,8 @@ def rows_on_ray(
     )
 
 
-def tell_left_out(rows: "RayRows", output: Path) -> None:
-    """List the bad rows that were left out beside the output."""
+def list_left_out(rows: "RayRows", output: Path) -> None:
+    """Write a list of the bad rows that were left out next to the output."""
     if not rows.left_out:
         return
     from ..data.bad_rows import list_bad_rows
@@ -94,11 +95,11 @@ def tell_left_out(rows: "RayRows", output: Path) -> None:
     print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
 
 
-def tell_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_json: bool) -> None:
-    """What was written, and who did it."""
+def print_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_json: bool) -> None:
+    """Print what was written, and by which workers."""
     if as_json:
-        told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
-        print(json.dumps(told | {"ran": ran}))
+        result = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
+        print(json.dumps(result | {"ran": ran}))
         return
     from ..rows.run_report import describe_run
 

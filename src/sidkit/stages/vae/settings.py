@@ -16,13 +16,13 @@ __all__ = ["PAPER", "PUBLIC", "Training"]
 class Training:
     """AdamW on shuffled minibatches, each row once an epoch; the last batch of an epoch may be short.
 
-    schedule         the learning rate after the warm-up: falls to zero in a line or a half cosine, or stays
+    schedule         the learning rate after the warm-up: falls to zero linearly or as a half cosine, or is constant
     clip             the largest norm of all gradients together; 0 for none
     evaluate_every   epochs between counts of collisions over all rows; the last epoch is always counted
     keep             "best" returns the weights of the epoch with the lowest collision rate, (n - distinct SIDs) / n,
-                     of equals the latest (inferred); "last" those of the last epoch
-    init_rows        rows that start the codebooks: the first batch (0, as the public pipeline does), or a draw
-    init_iterations  k-means passes that start each codebook
+                     the latest of equals (inferred); "last" those of the last epoch
+    init_rows        number of rows drawn for the initial codebooks; 0: the first batch, as the public pipeline does
+    init_iterations  k-means passes for each initial codebook
     reset_dead       after each epoch, codewords that no row chose move to residuals of that epoch's last batch
                      (off: the public pipeline has no such step)
     """
@@ -55,7 +55,7 @@ class Training:
             raise SpecError(f"keep must be 'best' or 'last', not {self.keep!r}")
 
     def require_start(self, sizes: tuple[int, ...]) -> None:
-        """At least one codebook, and for each of them enough rows to start it from."""
+        """An error unless there is a codebook, and each has enough rows to be started from."""
         if not sizes:
             raise SpecError("a tokenizer needs at least one codebook size")
         for size in sizes:
@@ -67,7 +67,7 @@ class Training:
             )
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step (from 0), an epoch having so many steps.
+        """The learning rate of a step (from 0); steps: the number of steps in an epoch.
 
         The first warm-up step has rate zero, as in the schedules of the transformers library.
         """

@@ -1,4 +1,4 @@
-"""The one training loop, for any network with weights, a loss and codes. Imported by fits only."""
+"""The training loop, for any network with weights, a loss and codes. Imported by fits only."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from ...geometry import Array
 from ...rows.seam import Rows
 from ...sids.quality import quality
 from ..stage import Run
-from .layers import Tensor, Weights, as_batch
-from .start import first_codebook
-from .state import TrainingState
-from .training import Training
+from .initial_codebooks import initial_codebook
+from .settings import Training
+from .torch_layers import Tensor, Weights, as_batch
+from .training_state import TrainingState
 
-__all__ = ["Network", "Step", "train"]
+__all__ = ["BatchResult", "Network", "train"]
 
-BLOCK = 1024  # rows whose codes are found at once
+BLOCK = 1024  # rows whose codes are computed at once
 
 
-class Step(NamedTuple):
-    """What a network makes of a batch."""
+class BatchResult(NamedTuple):
+    """The loss of a batch, and the codes of its rows."""
 
     loss: Tensor
     codes: Tensor  # (B, L)
-    terms: Mapping[str, Tensor]  # parts of the loss, to be shown
+    terms: Mapping[str, Tensor]  # of the loss, for the progress bar
 
 
 class Network(Protocol):
-    """A network to be trained. Weights are tensors by name; its codebooks are named codebook.0, codebook.1 ..."""
+    """A network to train. Weights are tensors by name; its codebooks are named codebook.0, codebook.1 ..."""
 
     @property
     def weights(self) -> Weights: ...
 
-    def loss(self, x: Tensor) -> Step: ...
+    def loss(self, x: Tensor) -> BatchResult: ...
 
     def codes(self, x: Tensor) -> Tensor:
         """The tokens of x: (B, L)."""
 
     def residual(self, x: Tensor, level: int) -> Tensor:
-        """What of x reaches a level (from 0): (B, e)."""
+        """The residual of x that a level (from 0) quantizes: (B, e)."""
 
 
 def train(build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run, label: str) -> dict[str, NDArray[Any]]:
@@ -71,22 +71,22 @@ def train(build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run,
         start_codebooks(network, plan, rows, run, device)
 
     while state.epoch < plan.epochs:
-        told, used, x = _epoch(network, state, plan, rows, run, (*seed, state.epoch), device)
+        note, used, x = _epoch(network, state, plan, rows, run, (*seed, state.epoch), device)
         if plan.reset_dead:
             move_dead(network, state, used, x)
         if _is_counted(state.epoch, plan):
             figures = quality(rows.map(_Probe(network, device)).codes()[:, rows.width :], _sizes(network))
             state.consider(figures["surplus_per_item"], plan.keep)
-            told += f", collisions {figures['surplus_per_item']:.2%}"
+            note += f", collisions {figures['surplus_per_item']:.2%}"
         state.epoch += 1
-        run.progress.note(f"epoch {state.epoch}, {told}")
+        run.progress.note(f"epoch {state.epoch}, {note}")
         if checkpoint is not None and (checkpoint.due() or state.epoch == plan.epochs):
             state.save(checkpoint, key)
     return state.result()
 
 
 def start_codebooks(network: Network, plan: Training, rows: Rows, run: Run, device: Any) -> None:
-    """k-means on what of the first batch, or of a draw, reaches each level in turn."""
+    """k-means on the residuals of the first batch, or of drawn rows, at each level in turn."""
     seed = run.seed_of(rows.width)
     if plan.init_rows:
         first = rows.sample(min(plan.init_rows, rows.shape[0]), seed)
@@ -97,14 +97,14 @@ def start_codebooks(network: Network, plan: Training, rows: Rows, run: Run, devi
         for level, size in enumerate(_sizes(network)):
             r, named, token = network.residual(x, level), None, rows.width + level
             if run.init is not None and token < len(run.init) and run.init[token] is not None:
-                asked = as_batch(run.start_rows(rows, size, token), device)
-                named = network.residual(asked, level).cpu().numpy()
-            book = first_codebook(r.cpu().numpy(), size, plan.init_iterations, run.seed_of(token), named)
+                requested = as_batch(run.start_rows(rows, size, token), device)
+                named = network.residual(requested, level).cpu().numpy()
+            book = initial_codebook(r.cpu().numpy(), size, plan.init_iterations, run.seed_of(token), named)
             network.weights[f"codebook.{level}"].copy_(torch.tensor(book))
 
 
 def move_dead(network: Network, state: TrainingState, used: list[Tensor], x: Tensor) -> None:
-    """Codewords that no row chose take the place of residuals of batch x, and their moments are forgotten."""
+    """Codewords that no row chose move to residuals of batch x, and their moments are set to zero."""
     with torch.no_grad():
         for level, count in enumerate(used):
             dead = torch.nonzero(count == 0)[:, 0]
@@ -118,7 +118,7 @@ def move_dead(network: Network, state: TrainingState, used: list[Tensor], x: Ten
 def _epoch(
     network: Network, state: TrainingState, plan: Training, rows: Rows, run: Run, seed: tuple[int, ...], device: Any
 ) -> tuple[str, list[Tensor], Tensor]:
-    """One pass over all rows: what to tell of it, how often each code was chosen, and the last batch."""
+    """One pass over all rows: a note for the progress bar, how often each code was chosen, and the last batch."""
     n = rows.shape[0]
     steps = -(-n // plan.batch)
     used = [torch.zeros(size, dtype=torch.int64, device=device) for size in _sizes(network)]
@@ -156,7 +156,7 @@ def _sizes(network: Network) -> list[int]:
 
 
 def _device(rows: Rows, run: Run, seed: tuple[int, ...]) -> Any:
-    """Where the rows live if that is a GPU; else the device asked for, "auto" being a GPU if there is one."""
+    """The device of the rows if that is a GPU; else the device requested, where "auto" is a GPU if there is one."""
     row = rows.sample(1, seed)
     if isinstance(row, torch.Tensor) and row.device.type != "cpu":
         return row.device
@@ -165,7 +165,7 @@ def _device(rows: Rows, run: Run, seed: tuple[int, ...]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Probe:
-    """The network so far, as a stage that only emits tokens."""
+    """The current network, as a stage that only emits tokens."""
 
     network: Network
     device: Any
@@ -175,14 +175,14 @@ class _Probe:
         return tuple(_sizes(self.network))
 
     def tokens(self, x: Array, codes: Array) -> Array:
-        """In blocks of one shape, the last one padded, so that no chunking changes which epoch is best."""
+        """In blocks of one shape, the last one padded, so that the chunk size cannot change which epoch is best."""
         out = np.empty((len(x), len(self.sizes)), np.int32)
         block = torch.zeros(BLOCK, x.shape[1], device=self.device)
         for start in range(0, len(x), BLOCK):
-            some = as_batch(x[start : start + BLOCK], self.device)
-            block[: len(some)] = some
+            batch = as_batch(x[start : start + BLOCK], self.device)
+            block[: len(batch)] = batch
             with torch.no_grad():
-                out[start : start + len(some)] = self.network.codes(block)[: len(some)].cpu().numpy()
+                out[start : start + len(batch)] = self.network.codes(block)[: len(batch)].cpu().numpy()
         return out if isinstance(x, np.ndarray) else torch.as_tensor(out, device=x.device)
 
     def carry(self, x: Array, codes: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What the learned tokenizers share once fitted: layers on both sides of codebooks, each of which gives a token."""
+"""What the learned tokenizers share once fitted: an encoder, one codebook per token, a decoder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ...files.folder import require_array
 from ..cluster.kmeans import Centroids, Metric
-from .mlp import Layer, layer_arrays
+from .array_layers import Layer, layer_arrays
 
-__all__ = ["FittedBooks", "read_books"]
+__all__ = ["FittedCodebooks", "read_codebooks"]
 
 
-def read_books(
+def read_codebooks(
     arrays: Mapping[str, NDArray[Any]], sizes: Sequence[int], width: int, metric: Metric
 ) -> tuple[Centroids, ...]:
     """The stored codebooks, (K, width) for every size, checked."""
@@ -22,8 +22,8 @@ def read_books(
     return tuple(Centroids(require_array(arrays, f"codebook.{level}", shape), metric) for level, shape in shapes)
 
 
-class FittedBooks:
-    """The parts of a fitted stage that has these fields."""
+class FittedCodebooks:
+    """Properties of a fitted stage that has these fields."""
 
     encoder: tuple[Layer, ...]
     decoder: tuple[Layer, ...]

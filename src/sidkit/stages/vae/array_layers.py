@@ -1,8 +1,8 @@
 """A multilayer perceptron as plain arrays, run without torch.
 
-Training needs torch; encoding does not. Layers are (weight, bias) pairs with ReLU between them, and no layers at all
-are the identity. Products are taken in float64 and in blocks of one shape, so that a row's result does not depend on
-the rows beside it: rounded to float32, it is the same whatever batch the row came in.
+Training needs torch; encoding does not. Layers are (weight, bias) pairs with ReLU between them; zero layers are the
+identity. Products are computed in float64 and in blocks of one shape, so that the result of a row does not depend on
+the other rows: rounded to float32, it is the same in any batch.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ def product(x: Array, w: Array) -> Array:
     out = np.empty((len(x), w.shape[1]), x.dtype)
     w = np.ascontiguousarray(w)
     for start in range(0, len(x), BLOCK):
-        some = x[start : start + BLOCK]
-        n = len(some)
+        block = x[start : start + BLOCK]
+        n = len(block)
         if n < BLOCK:
-            some = np.concatenate([some, np.zeros((BLOCK - n, x.shape[1]), x.dtype)])
-        out[start : start + n] = (some @ w)[:n]
+            block = np.concatenate([block, np.zeros((BLOCK - n, x.shape[1]), x.dtype)])
+        out[start : start + n] = (block @ w)[:n]
     return out
 
 
 def double(x: Array) -> Array:
-    """x in float64, where it lives."""
+    """x in float64, on the same device."""
     return x.astype(np.float64, copy=False) if isinstance(x, np.ndarray) else x.double()
 
 
 def single(x: Array) -> Array:
-    """x in float32, where it lives."""
+    """x in float32, on the same device."""
     return x.astype(np.float32, copy=False) if isinstance(x, np.ndarray) else x.float()
 
 

@@ -1,4 +1,4 @@
-"""All that a training run is at the end of an epoch, and its way to a checkpoint and back. Imported by fits only."""
+"""The state of a training run at the end of an epoch, saved to a checkpoint and loaded. Imported by fits only."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from ...errors import StoreError
 from ...files.checkpoint import Checkpoint
-from .layers import Tensor, Weights
+from .torch_layers import Tensor, Weights
 
 __all__ = ["TrainingState"]
 
 
 @dataclass(eq=False)
 class TrainingState:
-    """Weights, AdamW's moments, the random state, the best weights so far and how far it came.
+    """Weights, AdamW's moments, the random state, the best weights so far and the number of epochs done.
 
-    Batches are drawn from the seed and the epoch alone, so this is everything: resumed from it, a run ends with the
-    same bits (on one machine; the groups of R3-VAE add up in no fixed order on a GPU).
+    Batches are drawn from the seed and the epoch alone, so this is the complete state: a resumed run ends with the
+    same bits (on one machine; the sums over groups of R3-VAE have no fixed order on a GPU).
     """
 
     weights: Weights
@@ -32,7 +32,7 @@ class TrainingState:
     epoch: int = 0  # epochs done
 
     def consider(self, rate: float, keep: str) -> None:
-        """Keep the weights of now if they are the best so far."""
+        """Save the current weights as the best if they are the best so far."""
         if keep == "last" or self.best_rate is None or rate <= self.best_rate:
             self.best = {name: weight.detach().clone() for name, weight in self.weights.items()}
             self.best_rate = rate
@@ -50,7 +50,7 @@ class TrainingState:
         checkpoint.save(key, arrays, {"epoch": self.epoch, "best_rate": self.best_rate})
 
     def load(self, checkpoint: Checkpoint, key: str) -> bool:
-        """Take up a saved state; False where there is none."""
+        """Load the saved state; False where there is none."""
         saved = checkpoint.load(key)
         if saved is None:
             return False

@@ -1,4 +1,4 @@
-"""A multilayer perceptron in torch, for training; `mlp` runs the same layers without it. Imported by fits only."""
+"""A multilayer perceptron in torch, for training. Imported by fits only; `array_layers` runs the same without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Weights = dict[str, Tensor]  # by the names they are stored under
 
 
 def new_weights(encoder: Sequence[int], decoder: Sequence[int], sizes: Sequence[int], generator: Any) -> Weights:
-    """Layers with these widths, and codebooks between them that are zero until they are started."""
+    """Layers with these widths, and codebooks between them, zero until k-means sets them."""
     layers = _new_layers("encoder", encoder, generator) | _new_layers("decoder", decoder, generator)
     return layers | {f"codebook.{level}": torch.zeros(K, encoder[-1]) for level, K in enumerate(sizes)}
 
@@ -31,7 +31,7 @@ def _new_layers(prefix: str, widths: Sequence[int], generator: Any) -> Weights:
 
 
 def apply(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:
-    """x through the layers of that prefix, ReLU between them; the identity where there are none."""
+    """x through the layers named with that prefix, ReLU between them; the identity where there are none."""
     i = 0
     while f"{prefix}.{i}.weight" in weights:
         x = linear(x.relu() if i else x, weights[f"{prefix}.{i}.weight"], weights[f"{prefix}.{i}.bias"])

@@ -1,6 +1,6 @@
 """R3-VAE's two measures of a batch grouped by SID prefix, with gradients. Imported by fits only.
 
-`report.coherence` measures the same of a whole catalogue, without torch.
+`sids.coherence` computes the same measures over a catalogue, without torch.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import normalize
 
-from .layers import Tensor
+from .torch_layers import Tensor
 
 __all__ = ["cohesion", "discrimination", "group_means", "renumber"]
 
 
 def renumber(group: Tensor, code: Tensor) -> Tensor:
-    """The groups of the next level, numbered from 0: rows of one group with one code, (B,)."""
+    """The index of the group of each row at the next level: rows of one group with one code, (B,)."""
     pair = torch.stack([group, code], dim=1)
-    number: Tensor = torch.unique(pair, dim=0, return_inverse=True)[1]
-    return number
+    index: Tensor = torch.unique(pair, dim=0, return_inverse=True)[1]
+    return index
 
 
 def cohesion(v: Tensor, group: Tensor) -> Tensor | None:
@@ -27,12 +27,12 @@ def cohesion(v: Tensor, group: Tensor) -> Tensor | None:
     """
     u = normalize(v, dim=1)
     count, total = _sums(u, group)
-    own = _sums((u * u).sum(dim=1, keepdim=True), group)[1][:, 0]
+    squares = _sums((u * u).sum(dim=1, keepdim=True), group)[1][:, 0]
     several = count >= 2
     if not bool(several.any()):
         return None
     pairs = (count * (count - 1))[several]
-    return (((total * total).sum(dim=1) - own)[several] / pairs).mean()
+    return (((total * total).sum(dim=1) - squares)[several] / pairs).mean()
 
 
 def group_means(v: Tensor, group: Tensor, most: int) -> Tensor:
@@ -55,6 +55,6 @@ def discrimination(p: Tensor, t: float) -> Tensor | None:
 
 
 def _sums(v: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-    """How many rows each group has and their sum: (M,), (M, e)."""
+    """The number of rows of each group, and their sum: (M,), (M, e)."""
     count = torch.bincount(group)
     return count, v.new_zeros(len(count), v.shape[1]).index_add(0, group, v)
