@@ -20,12 +20,12 @@ from tables import asked
 from tiger_codes import embeddings, sequences_of
 
 from sidkit.data.sequences import Sequences
-from sidkit.demo.catalogue import catalogue
 from sidkit.embed.co_occurrence import blend, co_occurrence
 from sidkit.embed.text import embed_texts
 from sidkit.measure.behaviour import prefix_agreement
 from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.report.evidence import QUERIES
+from sidkit.search.grammar.catalogue import catalogue
 from sidkit.tokenizer.recipes import recipe
 
 DATASETS = ("sports", "toys", "clothing", "lastfm", "demo")

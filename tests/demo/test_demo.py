@@ -12,9 +12,9 @@ import pytest
 
 from sidkit.demo import catalogue
 from sidkit.demo.visits import visits
-from sidkit.demo.vocabulary import TEMPLATES, leaves
 from sidkit.embed.text import WordCounts, embed_texts
 from sidkit.errors import SpecError
+from sidkit.search.grammar.vocabulary import TEMPLATES, leaves
 
 SLOTS = {"noun", "kind", "material", "who", "use", "trait", "part", "model", "colour", "size", "amount"}
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .catalogue import catalogue
+from ..search.grammar.catalogue import catalogue
 
 __all__ = ["catalogue"]

@@ -16,9 +16,9 @@ from ..progress import Progress
 from ..report.evidence import gather
 from ..report.groups import largest_branches, typical_prefixes
 from ..report.page import report_page
+from ..search.grammar.catalogue import catalogue
 from ..sids.table import SidTable
 from ..tokenizer.recipes import prq_kmeans
-from .catalogue import catalogue
 from .visits import visits
 
 __all__ = ["Branch", "Demo", "Prefix", "run_demo"]
