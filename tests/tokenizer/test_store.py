@@ -10,8 +10,8 @@ import pytest
 
 import sidkit
 from sidkit.errors import StoreError
+from sidkit.files.folder import config_digest
 from sidkit.tokenizer.spec import from_plain, to_plain
-from sidkit.tokenizer.store import _digest
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tok"
 ROWS = np.array([[np.cos(t), np.sin(t), t / 7] for t in range(24)])
@@ -31,7 +31,7 @@ def rewrite(folder, **changes):
     """Change config.json and make its checksum right again."""
     config = json.loads((folder / "config.json").read_text()) | changes
     config = {key: value for key, value in config.items() if value is not None and key != "sha256"}
-    config["sha256"] = _digest(config)
+    config["sha256"] = config_digest(config)
     (folder / "config.json").write_text(json.dumps(config))
 
 

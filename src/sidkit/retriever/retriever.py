@@ -4,12 +4,12 @@ folder/
   config.json, model.safetensors, generation_config.json   T5, as transformers' from_pretrained reads it
   sids.parquet                                             the items and their semantic IDs
   retriever.json                                           how it was trained, and how well it did
+  sidkit.json                                              the SHA-256 of each of these files
   log.jsonl, tensorboard/                                  epoch by epoch
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -29,7 +29,8 @@ from .. import __version__
 from ..data.sequences import Sequences
 from ..errors import InputError, SpecError, StoreError
 from ..files.atomic import replace_folder
-from ..files.checkpoint import Checkpoint, unfinished
+from ..files.checkpoint import Checkpoint
+from ..files.unfinished import Unfinished
 from ..progress import Progress
 from ..sids.table import SidTable
 from ..sids.trie import Trie
@@ -42,11 +43,12 @@ from .model import Shape, Weights, build_t5, from_state, to_state
 from .network import in_dtype
 from .plan import Plan
 from .stack import dtype_of
+from .store import FACTS, TABLE, WEIGHTS, finish_folder, read_facts
 from .training import CHOSEN_BY, Job, Outcome, identity, train_stack
 
 __all__ = ["Recommendation", "Retriever", "find_device", "train"]
 
-FACTS, TABLE, WEIGHTS = "retriever.json", "sids.parquet", "model.safetensors"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)  # what wrong contents end in
 
 
 class Recommendation(NamedTuple):
@@ -71,17 +73,11 @@ class Retriever:
     def load(cls, folder: str | Path, device: str = "auto") -> Retriever:
         """A retriever from the folder that `sidkit train` wrote."""
         folder, place = Path(folder), find_device(device)
+        facts = read_facts(folder)
         try:
-            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
             plan = plan_from(facts["plan"])
-            state = load_file(folder / WEIGHTS)
-            weights = from_state(state, plan.shape)
-        except FileNotFoundError as error:
-            left = unfinished(folder)
-            begun = f"; {left} can be trained on with --resume" if left.is_dir() else ""
-            missing = Path(str(error.filename)).name
-            raise StoreError(f"{folder} is no trained retriever: no {missing} in it{begun}") from None
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            weights = from_state(load_file(folder / WEIGHTS), plan.shape)
+        except (*UNREADABLE, SafetensorError, SpecError) as error:
             raise StoreError(f"cannot read the retriever {folder}: {error}") from error
         table = SidTable.from_parquet(folder / TABLE)
         return cls(table, plan, {name: value.to(place) for name, value in weights.items()}, facts, place)
@@ -212,16 +208,14 @@ def train(
     """
     plan, folder, place = plan or Plan(), Path(folder), find_device(device)
     check_folder(folder)
-    kept = Checkpoint(unfinished(folder), identity(table, sequences, plan))
-    if not resume:
-        kept.clear()
-    told = Log(folder)
-    job = Job(folder.name, table, plan.seed)
-    (outcome,) = train_stack([job], sequences, plan, place, 1, progress, kept, told)
-    told.close()
-    retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
-    save(retriever, folder)
-    kept.clear()
+    with Unfinished(folder, resume) as unfinished:
+        kept = Checkpoint(unfinished, identity(table, sequences, plan))
+        told = Log(folder)
+        job = Job(folder.name, table, plan.seed)
+        (outcome,) = train_stack([job], sequences, plan, place, 1, progress, kept, told)
+        told.close()
+        retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
+        save(retriever, folder)
     return retriever
 
 
@@ -233,7 +227,7 @@ def save(retriever: Retriever, folder: Path) -> None:
         model.save_pretrained(temporary)
         shutil.copymode(temporary / "config.json", temporary / WEIGHTS)  # safetensors keeps its files to their owner
         retriever.table.to_parquet(temporary / TABLE)
-        (temporary / FACTS).write_text(json.dumps(retriever.facts, indent=1) + "\n", encoding="utf-8")
+        finish_folder(temporary, retriever.facts)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from ..data.formats.vectors import is_list
 from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
 from ..files.address import Remote, locate, replacing
+from ..files.seal import BLANK_SEAL, check_seal, seal
 from .prefixes import prefix_numbers
 from .template import TEMPLATES, Template, read_sid, template_named
 
@@ -125,16 +126,22 @@ class SidTable:
         form = self._form(template)
         schema = self._rows(0, 0, form).schema
         schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
-        with replacing(locate(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
-            for start in range(0, len(self), ROW_GROUP):
-                file.write_table(self._rows(start, start + ROW_GROUP, form))
+        with replacing(locate(path)) as temporary:
+            with pq.ParquetWriter(temporary, schema, compression="zstd") as file:
+                for start in range(0, len(self), ROW_GROUP):
+                    file.write_table(self._rows(start, start + ROW_GROUP, form))
+                file.add_key_value_metadata(BLANK_SEAL)
+            seal(temporary)
 
     @classmethod
     def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
         """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
 
-        How its SIDs are written comes from the file too, or is taken to be by letters.
+        How its SIDs are written comes from the file too, or is taken to be by letters. A file that contains its
+        checksum, as `to_parquet` writes it, is verified.
         """
+        for file in _files_of(Path(path)):
+            check_seal(file)
         try:
             names = pq.read_schema(path).names if Path(path).is_file() else ["item_id", "codes"]
             if not {"item_id", "codes"} <= set(names):
@@ -161,6 +168,11 @@ class SidTable:
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {str(item): row for row, item in enumerate(self.ids.to_pylist())}
+
+
+def _files_of(path: Path) -> list[Path]:
+    """The file, or those of the folder that Arrow reads as one table."""
+    return [path] if path.is_file() else sorted(file for file in path.rglob("*.parquet") if file.is_file())
 
 
 def _kept_sizes(text: bytes, path: Any) -> list[int]:

@@ -132,12 +132,13 @@ class PerParent:
         return ParentBooks(keys.astype(np.int64), starts, np.concatenate(books), spare)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> ParentBooks:
-        keys = require_array(arrays, "parents", (None, None))
-        starts = require_array(arrays, "starts", (len(keys) + 1,))
+        keys = require_array(arrays, "parents", (None, None), "i")
+        starts = require_array(arrays, "starts", (len(keys) + 1,), "i")
         centroids = require_array(arrays, "centroids", (None, d))
         books = ParentBooks(keys, starts, centroids, require_array(arrays, "common", (self.size, d)))
         lengths = np.diff(starts)
-        if starts[0] != 0 or starts[-1] != len(centroids) or lengths.min() < 1 or lengths.max() > self.size:
+        fitting = len(keys) > 0 and ((lengths >= 1) & (lengths <= self.size)).all()
+        if not fitting or starts[0] != 0 or starts[-1] != len(centroids):
             raise SpecError("the parents' codebooks do not add up")
         return books
 
