@@ -25,7 +25,7 @@ from sidkit.report.page import FORMULAS, report_page
 from sidkit.sids.quality import gini
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import opq_kmeans, prq_kmeans
-from sidkit.tokenizer.store import load
+from sidkit.tokenizer.tokenizer import load
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 HOSTILE = (

@@ -147,7 +147,7 @@ def test_a_header_over_the_limit_is_refused_before_it_is_read(folder):
         ({"dtype": "float8"}, "dtype 'float8'"),
         ({"d": "3"}, "d must be int"),
         ({"d": 4}, r"tensor 'mean' has shape \(3,\), expected \(4\)"),
-        ({"sizes": [4, 3]}, "says sizes"),
+        ({"sizes": [4, 3]}, r"config\.json has sizes \[4, 3\], its stages \[4, 2\]"),
         ({"stages": []}, "at least one stage"),
         ({"stages": [{"kind": "Normalise"}]}, "unknown kind 'Normalise'; did you mean 'Normalize'"),
         ({"stages": [{"kind": "Normalize"}]}, "tensors of no stage"),

@@ -59,7 +59,7 @@ def encode(
     from ..rows.device import describe_run
     from ..sids.table import SidTable
     from ..sids.template import template_named
-    from ..tokenizer.store import load
+    from ..tokenizer.tokenizer import load
     from .terminal import Terminal, plain
 
     require_ray(ray, workers, cpus)

@@ -74,7 +74,8 @@ def fit(
     """
     from ..files.unfinished import Unfinished
     from ..rows.device import describe_run, ran_on
-    from ..tokenizer.store import check_target, load
+    from ..tokenizer.store import check_target
+    from ..tokenizer.tokenizer import load
     from .printing import print_quality
     from .terminal import Terminal
 

@@ -18,8 +18,7 @@ from ..rows.device import work_of_fit
 from ..sids.quality import quality
 from ..tokenizer.fingerprint import fingerprint
 from ..tokenizer.spec import to_plain
-from ..tokenizer.store import load
-from ..tokenizer.tokenizer import Tokenizer
+from ..tokenizer.tokenizer import Tokenizer, load
 from .tables import latex, latex_text, markdown
 
 __all__ = ["FORMS", "Comparison", "compare"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..progress import Progress, Silent
 from ..sids.table import SidTable
-from ..tokenizer.store import load
+from ..tokenizer.tokenizer import load
 from .centroids import joint_map
 from .compare import Comparison
 from .contrast import contrast

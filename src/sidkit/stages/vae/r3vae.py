@@ -15,7 +15,7 @@ from ...files.folder import require_array
 from ...geometry import Array, residual, unit
 from ...rows.seam import Rows
 from ..cluster.kmeans import Centroids
-from ..stage import Run
+from ..stage import FitContext
 from .books import FittedBooks, read_books
 from .mlp import Layer, double, forward, product, read_layers, single
 from .training import Training
@@ -85,11 +85,11 @@ class R3VAE:
         widths = self.widths(d)
         return widths[::-1] if self.decoder == "mirror" else (widths[-1], 4 * d, d)
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         need("torch", "torch", "training an R3-VAE")
         return run.check_starts(shape[0], self.sizes, level)
 
-    def fit(self, rows: Rows, run: Run) -> FittedR3VAE:
+    def fit(self, rows: Rows, run: FitContext) -> FittedR3VAE:
         self.check(rows.shape, rows.width, run)
         from .r3vae_network import R3VAENetwork
         from .train import train

@@ -14,7 +14,7 @@ from ...errors import SpecError, need
 from ...geometry import Array
 from ...rows.seam import Rows
 from ..cluster.kmeans import Centroids
-from ..stage import Run
+from ..stage import FitContext
 from .books import FittedBooks, read_books
 from .mlp import Layer, forward, read_layers, single
 from .training import PUBLIC, Training
@@ -76,11 +76,11 @@ class RQVAE:
         """The encoder's widths, from the rows to the latent space; the decoder's are the same backwards."""
         return (d, *self.hidden, self.latent)
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         need("torch", "torch", "training an RQ-VAE")
         return run.check_starts(shape[0], self.sizes, level)
 
-    def fit(self, rows: Rows, run: Run) -> FittedRQVAE:
+    def fit(self, rows: Rows, run: FitContext) -> FittedRQVAE:
         self.check(rows.shape, rows.width, run)
         from .rqvae_network import RQVAENetwork
         from .train import train

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...rows.local import LocalRows
 from ...rows.sources import ArraySource
 from ..cluster.kmeans import KMeans
-from ..stage import Run
+from ..stage import FitContext
 
 __all__ = ["first_codebook", "spread_out"]
 
@@ -25,7 +25,7 @@ def first_codebook(
     """
     numbers = np.arange(size) if named is not None else spread_out(r, size, seed)
     rows = LocalRows(ArraySource(r if named is None else np.concatenate([named, r])))
-    clusters = KMeans(size, "euclidean", iterations=iterations, empty="split").fit(rows, Run(init=[numbers]))
+    clusters = KMeans(size, "euclidean", iterations=iterations, empty="split").fit(rows, FitContext(init=[numbers]))
     return clusters.centroids
 
 

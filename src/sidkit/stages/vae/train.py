@@ -14,7 +14,7 @@ from ...errors import InputError, SpecError
 from ...geometry import Array
 from ...rows.seam import Rows
 from ...sids.quality import quality
-from ..stage import Run
+from ..stage import FitContext
 from .layers import Tensor, Weights, as_batch
 from .start import first_codebook
 from .state import TrainingState
@@ -48,7 +48,9 @@ class Network(Protocol):
         """What of x reaches a level (from 0): (B, e)."""
 
 
-def train(build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run, label: str) -> dict[str, NDArray[Any]]:
+def train(
+    build: Callable[[Any], Network], plan: Training, rows: Rows, run: FitContext, label: str
+) -> dict[str, NDArray[Any]]:
     """The weights of the best epoch, as arrays. The seed is set before the network is built, and no global state."""
     seed = run.seed_of(rows.width)
     n = rows.shape[0]
@@ -84,7 +86,7 @@ def train(build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run,
     return state.result()
 
 
-def start_codebooks(network: Network, plan: Training, rows: Rows, run: Run, device: Any) -> None:
+def start_codebooks(network: Network, plan: Training, rows: Rows, run: FitContext, device: Any) -> None:
     """k-means on what of the first batch, or of a draw, reaches each level in turn."""
     seed = run.seed_of(rows.width)
     if plan.init_rows:
@@ -115,7 +117,13 @@ def move_dead(network: Network, state: TrainingState, used: list[Tensor], x: Ten
 
 
 def _epoch(
-    network: Network, state: TrainingState, plan: Training, rows: Rows, run: Run, seed: tuple[int, ...], device: Any
+    network: Network,
+    state: TrainingState,
+    plan: Training,
+    rows: Rows,
+    run: FitContext,
+    seed: tuple[int, ...],
+    device: Any,
 ) -> tuple[str, list[Tensor], Tensor]:
     """One pass over all rows: what to tell of it, how often each code was chosen, and the last batch."""
     n = rows.shape[0]
@@ -154,7 +162,7 @@ def _sizes(network: Network) -> list[int]:
     return [len(network.weights[name]) for name in sorted(books, key=lambda name: int(name.partition(".")[2]))]
 
 
-def _device(rows: Rows, run: Run, seed: tuple[int, ...]) -> Any:
+def _device(rows: Rows, run: FitContext, seed: tuple[int, ...]) -> Any:
     """Where the rows live if that is a GPU; else the device asked for, "auto" being a GPU if there is one."""
     row = rows.sample(1, seed)
     if isinstance(row, torch.Tensor) and row.device.type != "cpu":
