@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from .tokenizer.recipes import without_global as without_global
     from .tokenizer.recipes import without_projection as without_projection
     from .tokenizer.recipes import without_soft as without_soft
-    from .tokenizer.store import load as load
     from .tokenizer.tokenizer import FittedTokenizer as FittedTokenizer
     from .tokenizer.tokenizer import Tokenizer as Tokenizer
+    from .tokenizer.tokenizer import load as load
 
 __version__ = "0.1.0"
 
@@ -48,7 +48,7 @@ _HOMES = {  # every public name is imported when first used, so that `import sid
     "SidkitError": "errors",
     "Tokenizer": "tokenizer.tokenizer",
     "carryover": "measure.carryover",
-    "load": "tokenizer.store",
+    "load": "tokenizer.tokenizer",
     "on_ray": "fleet.open",
     "open_embeddings": "data.embeddings",
     "prq_kmeans": "tokenizer.recipes",

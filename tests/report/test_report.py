@@ -29,7 +29,7 @@ from sidkit.sids.metrics import METRICS
 from sidkit.sids.quality import gini
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import opq_kmeans, prq_kmeans
-from sidkit.tokenizer.store import load
+from sidkit.tokenizer.tokenizer import load
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 HOSTILE = (

@@ -15,7 +15,7 @@ from sidkit.files.checkpoint import Checkpoint
 from sidkit.rows.local import LocalRows
 from sidkit.rows.sources import ArraySource
 from sidkit.sids.coherence import coherence
-from sidkit.stages.stage import Run
+from sidkit.stages.stage import FitContext
 from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training
 from sidkit.stages.vae.array_layers import forward, product
 from sidkit.stages.vae.initial_codebooks import initial_codebook, kmeans_plus_plus
@@ -59,7 +59,7 @@ def X(rng):
 
 
 @dataclass(frozen=True)
-class Resumable(Run):
+class Resumable(FitContext):
     """A run on a device of its choice."""
 
     device: str = "cpu"
@@ -423,7 +423,7 @@ def test_every_variant_of_r3_trains_and_encodes(X, changes):
 def test_the_first_warm_up_step_moves_nothing_so_a_fit_shows_its_start(X):
     """Xavier weights from the seed, then per level k-means of what of the first batch reaches it."""
     stage = small_rq((8, 6), epochs=1, batch=300, warmup_epochs=1, init_iterations=100).stages[0]
-    fitted = stage.fit(LocalRows(ArraySource(X)), Run(seed=4))
+    fitted = stage.fit(LocalRows(ArraySource(X)), FitContext(seed=4))
     g = generator(int(np.random.SeedSequence((4, 0)).generate_state(1)[0]))
     fresh = RQVAENetwork.new(stage, 10, g).weights
     for name in fresh:
@@ -485,9 +485,9 @@ def test_training_equals_a_plain_loop(X):
     stage, rows = small_rq((8, 6), sinkhorn=0.05, **change).stages[0], LocalRows(ArraySource(X))
     seed = int(np.random.SeedSequence((2, 0)).generate_state(1)[0])
     network = RQVAENetwork.new(stage, 10, generator(seed))
-    start_codebooks(network, stage.training, rows, Run(seed=2), "cpu")
+    start_codebooks(network, stage.training, rows, FitContext(seed=2), "cpu")
     plain = plain_loop(network.weights, X, stage.training, (2, 0))
-    fitted = stage.fit(rows, Run(seed=2)).arrays
+    fitted = stage.fit(rows, FitContext(seed=2)).arrays
     for name, array in fitted.items():
         np.testing.assert_allclose(array, plain[name], atol=2e-5, err_msg=name)
     assert np.abs(fitted["encoder.0.weight"] - network.weights["encoder.0.weight"].numpy()).max() > 0.02
@@ -530,7 +530,7 @@ def test_the_same_seed_gives_the_same_weights_and_touches_no_global_state(X, mak
 @pytest.mark.parametrize("stop_after", [1, 3])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(X, make, stop_after, tmp_path):
     stage, rows = make(epochs=5, evaluate_every=2).stages[-1], LocalRows(ArraySource(X))
-    whole = stage.fit(rows, Run(seed=1))
+    whole = stage.fit(rows, FitContext(seed=1))
     checkpoint = Checkpoint(tmp_path, "mine", every=0)
     with pytest.raises(KeyboardInterrupt):
         stage.fit(rows, Resumable(seed=1, progress=Listener(stop_after), checkpoint=checkpoint))
@@ -549,7 +549,7 @@ def test_the_random_state_is_resumed_too(rng, tmp_path):
     """Codewords die in every epoch and are moved to rows drawn at random."""
     rows = LocalRows(ArraySource(two_heaps(rng)))
     stage = small_rq((40, 4), epochs=5, keep="last", sinkhorn=0.0, learning_rate=0.02, reset_dead=True).stages[0]
-    whole = stage.fit(rows, Run())
+    whole = stage.fit(rows, FitContext())
     with pytest.raises(KeyboardInterrupt):
         stage.fit(rows, Resumable(seed=0, progress=Listener(2), checkpoint=Checkpoint(tmp_path, "mine", every=0)))
     assert same_arrays(whole.arrays, stage.fit(rows, Resumable(checkpoint=Checkpoint(tmp_path, "mine"))).arrays)

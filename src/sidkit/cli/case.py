@@ -87,7 +87,7 @@ def query(
     from ..embed import load as load_encoder
     from ..report.cases import query_case
     from ..sids.table import SidTable
-    from ..tokenizer.store import load
+    from ..tokenizer.tokenizer import load
     from .terminal import Terminal, plain
 
     source = open_embeddings(embeddings)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, SpecError
-from .options import IdColumn, Json, fresh_unfinished, place, require_file, require_parquet
+from .options import IdColumn, Json, place, require_file, require_parquet
 
 
 def embed(
@@ -53,7 +53,7 @@ def embed(
     from ..data.items import read_texts
     from ..embed import beside
     from ..embed.job import Choice, embed_file
-    from ..files.atomic import discard
+    from ..files.unfinished import Unfinished
     from .terminal import Terminal
 
     require_parquet(output)
@@ -64,10 +64,8 @@ def embed(
         raise SpecError(f"--device is for sentence-transformers; {model} runs on the CPU")
     choice = Choice(model, dimensions, device, encoder)
     ids, texts = read_texts(items, text or ["title"], id_column)
-    unfinished = fresh_unfinished(output, resume)
-    with Terminal() as progress:
+    with Unfinished(output, resume) as unfinished, Terminal() as progress:
         facts = embed_file(ids, texts, output, choice, unfinished, progress, queries)
-    discard(unfinished)
     if as_json:
         print(json.dumps({"output": str(output), **facts}))
         return None

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,6 @@ from .options import (
     IdColumn,
     Json,
     TemplateOption,
-    fresh_unfinished,
     open_source,
     place,
     require_file,
@@ -54,11 +54,11 @@ def encode(
     made by the same tokenizer from the same file, are kept. With --spread items give way to each other in their last
     token, so encode the whole catalogue at once.
     """
-    from ..files.atomic import discard
+    from ..files.unfinished import Unfinished
     from ..rows.run_report import describe_run
     from ..sids.table import SidTable
     from ..sids.template import template_named
-    from ..tokenizer.store import load
+    from ..tokenizer.tokenizer import load
     from .terminal import Terminal, plain
 
     require_ray(ray, workers, cpus)
@@ -81,18 +81,19 @@ def encode(
         print_encoded(done, output, rows.ran_on(), as_json)
         return
     ran: dict[str, Any] = {}
-    with Terminal() as progress:
-        source = open_source(embeddings, id_column, column, bad_rows, output, progress)
-        unfinished = None if to_stream else fresh_unfinished(output, resume)
-        codes = fitted.encode(source, device=device, progress=progress, checkpoint=unfinished, spread=spread, ran=ran)
-    table = SidTable(source.ids, codes, fitted.sizes)
-    if unfinished is None:
+    with ExitStack() as stack:
+        with Terminal() as progress:
+            source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+            kept = None if to_stream else stack.enter_context(Unfinished(output, resume))
+            codes = fitted.encode(source, device=device, progress=progress, checkpoint=kept, spread=spread, ran=ran)
+        table = SidTable(source.ids, codes, fitted.sizes)
+        if not to_stream:
+            table.to_parquet(output, form)
+    if to_stream:
         shown: Any = plain if sys.stdout.isatty() else str  # a pipe gets ids as they are
         for item, sid in zip(table.ids.to_pylist(), table.strings(form).to_pylist(), strict=True):
             print(f"{shown(item)}\t{sid}")
         return
-    table.to_parquet(output, form)
-    discard(unfinished)
     if as_json:
         print(json.dumps({"output": str(output), "items": len(table), "sizes": fitted.sizes, "ran": ran}))
         return

@@ -16,7 +16,6 @@ from .options import (
     IdColumn,
     Json,
     Output,
-    fresh_unfinished,
     open_source,
     read_options,
     read_sizes,
@@ -74,7 +73,7 @@ def fit(
     it, as OUTPUT.unfinished; --resume goes on from there. With --ray the workers of a cluster hold the rows; the
     tokens are the same.
     """
-    from ..files.atomic import discard
+    from ..files.unfinished import Unfinished
     from ..rows.run_report import describe_run, ran_on
     from ..tokenizer.card import facts_of
     from ..tokenizer.store import check_target
@@ -94,11 +93,10 @@ def fit(
             ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             source = stack.enter_context(rows_on_ray(embeddings, *ways))
             list_left_out(source, output)
-        unfinished = fresh_unfinished(output, resume)
+        unfinished = stack.enter_context(Unfinished(output, resume))
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
         fitted = replace(fitted, facts=facts_of(fitted))
         fitted.save(output)
-        discard(unfinished)
     facts, place = dict(fitted.facts), ran_on(fitted.fitted_rows)
     if as_json:
         told = {"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, "ran": place}

@@ -212,17 +212,6 @@ def require_folder(path: Path) -> None:
     require_writable(path)
 
 
-def fresh_unfinished(output: Path, resume: bool) -> Path:
-    """The folder for what a stopped run leaves beside its output; emptied unless the run goes on with it."""
-    from ..files.atomic import discard
-    from ..files.checkpoint import unfinished
-
-    folder = unfinished(output)
-    if not resume:
-        discard(folder)
-    return folder
-
-
 def require_parquet(output: Path) -> None:
     from ..data.formats.arrays import READERS
 

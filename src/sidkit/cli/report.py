@@ -39,7 +39,7 @@ def report(
     from ..report.centroids import METHODS
     from ..report.draw.plots import check_formats, write_figures
     from ..sids.table import SidTable
-    from ..tokenizer.store import load
+    from ..tokenizer.tokenizer import load
     from .printing import print_report
     from .terminal import Terminal
 

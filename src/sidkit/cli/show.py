@@ -31,7 +31,7 @@ def show(
             print(f"{name:20} {(make.__doc__ or '').splitlines()[0]}")
         return
     if Path(recipe, "config.json").is_file():
-        from ..tokenizer.store import load
+        from ..tokenizer.tokenizer import load
 
         if sizes or option:
             raise SpecError(f"{recipe} is fitted already; --sizes and --set are for recipes")

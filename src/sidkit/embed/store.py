@@ -14,20 +14,19 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import SpecError, StoreError
-from ..files.folder import read_state, write_state
+from ..files.folder import FolderFormat
 from .encoder import Encoder
 
 __all__ = ["beside", "load", "save"]
 
-FORMAT = "sidkit-encoder"
-NAMES = ("config.json", "model.safetensors")
+FORMAT = FolderFormat("sidkit-encoder", "encoder", "embed the items again", {"kind": str, "options": dict})
 PROBE = "red shoes for women, size 7; ein rotes Haus; 红色鞋子"
 
 
 def save(encoder: Encoder, path: Path) -> Path:
     facts = {"kind": encoder.kind, "options": dict(encoder.options)}
     arrays = {**encoder.arrays, "probe": encoder.embed([PROBE])}
-    write_state(path, FORMAT, facts, arrays, NAMES)
+    FORMAT.write(path, facts, arrays)
     return path
 
 
@@ -40,14 +39,16 @@ def load(path: str | Path) -> Encoder:
     folder = Path(path)
     if not folder.is_dir():
         raise StoreError(f"no such encoder folder: {folder}; `sidkit embed` writes one beside the embeddings")
-    state, arrays = read_state(folder, FORMAT, "encoder", "embed the items again", NAMES)
+    state, arrays = FORMAT.read(folder)
     kinds: dict[str, type[Encoder]] = {kind.kind: kind for kind in (WordLlama, TfIdf, Sentence)}
     try:
         probe = arrays.pop("probe")
         encoder = kinds[state["kind"]].restore(state["options"], arrays)
-    except (KeyError, TypeError, ValueError, SpecError) as error:
+        with np.errstate(all="ignore"):
+            unchanged = np.allclose(encoder.embed([PROBE]), probe, atol=1e-3)
+    except (KeyError, IndexError, TypeError, ValueError, SpecError) as error:
         raise StoreError(f"the encoder {folder} cannot be brought back: {type(error).__name__} {error}") from error
-    if not np.allclose(encoder.embed([PROBE]), probe, atol=1e-3):
+    if not unchanged:
         raise StoreError(
             f"the encoder {folder} ({state['kind']}) no longer embeds as it did when it was saved; "
             "install the version of that time, or embed the items again"

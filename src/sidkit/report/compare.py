@@ -15,8 +15,7 @@ from ..rows.work import work_of_fit
 from ..sids.quality import quality
 from ..tokenizer.fingerprint import fingerprint
 from ..tokenizer.spec import to_plain
-from ..tokenizer.store import load
-from ..tokenizer.tokenizer import Tokenizer
+from ..tokenizer.tokenizer import Tokenizer, load
 from .comparison import Comparison
 
 __all__ = ["FORMS", "compare"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..progress import Progress, Silent
 from ..sids.table import SidTable
-from ..tokenizer.store import load
+from ..tokenizer.tokenizer import load
 from .comparison import Comparison
 from .contrast import contrast
 

@@ -17,7 +17,8 @@ from .. import __version__
 from ..data.sequences import Sequences
 from ..engine.device import find_device
 from ..errors import InputError, SpecError
-from ..files.checkpoint import Checkpoint, unfinished
+from ..files.checkpoint import Checkpoint
+from ..files.unfinished import Unfinished
 from ..progress import Progress
 from ..sids.table import SidTable
 from ..sids.trie import Trie
@@ -189,16 +190,14 @@ def train(
     """
     plan, folder, place = plan or Plan(), Path(folder), torch.device(find_device(device))
     check_folder(folder)
-    kept = Checkpoint(unfinished(folder), identity(table, sequences, plan))
-    if not resume:
-        kept.clear()
-    told = Log(folder)
-    run = TrainingRun(folder.name, table, plan.seed)
-    (outcome,) = train_stack([run], sequences, plan, place, 1, progress, kept, told)
-    told.close()
-    retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
-    save(retriever, folder)
-    kept.clear()
+    with Unfinished(folder, resume) as unfinished:
+        checkpoint = Checkpoint(unfinished, identity(table, sequences, plan))
+        log = Log(folder)
+        run = TrainingRun(folder.name, table, plan.seed)
+        (outcome,) = train_stack([run], sequences, plan, place, 1, progress, checkpoint, log)
+        log.close()
+        retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
+        save(retriever, folder)
     return retriever
 
 

@@ -4,6 +4,7 @@ folder/
   config.json, model.safetensors, generation_config.json   T5, as transformers' from_pretrained reads it
   sids.parquet                                             the items and their semantic IDs
   retriever.json                                           how it was trained, and how well it did
+  sidkit.json                                              the SHA-256 of each of these files
   log.jsonl, tensorboard/                                  epoch by epoch
 """
 
@@ -20,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from ..errors import StoreError
+from ..errors import SpecError, StoreError
 from ..files.atomic import replace_folder
-from ..files.checkpoint import unfinished
+from ..files.folder import file_inside, read_json, require_short_header
+from ..files.manifest import MANIFEST, check_manifest, write_manifest
+from ..files.unfinished import unfinished_folder
 from ..sids.table import SidTable
 from .data import Vocabulary
 from .log import LOG
@@ -34,7 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTS", "check_folder", "load", "save"]
 
+FORMAT = "sidkit-retriever"
 FACTS, TABLE, WEIGHTS = "retriever.json", "sids.parquet", "model.safetensors"
+ADVICE = "train it again, or fetch an undamaged copy"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)  # what wrong contents end in
 
 
 def save(retriever: Retriever, folder: Path) -> None:
@@ -45,7 +51,9 @@ def save(retriever: Retriever, folder: Path) -> None:
         model.save_pretrained(temporary)
         shutil.copymode(temporary / "config.json", temporary / WEIGHTS)  # safetensors keeps its files to their owner
         retriever.table.to_parquet(temporary / TABLE)
-        (temporary / FACTS).write_text(json.dumps(retriever.facts, indent=1) + "\n", encoding="utf-8")
+        facts = {"format": FORMAT, **retriever.facts}
+        (temporary / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        write_manifest(temporary, FORMAT)
 
 
 @contextmanager
@@ -64,19 +72,32 @@ def _no_bars() -> Iterator[None]:
 
 def load(folder: Path) -> tuple[SidTable, Plan, Weights, dict[str, Any]]:
     """What `save` wrote: the table, the plan, the weights on the CPU, and the facts."""
+    facts = read_facts(folder)
     try:
-        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         plan = plan_from(facts["plan"])
-        state = load_file(folder / WEIGHTS)
-        weights = from_state(state, plan.shape)
-    except FileNotFoundError as error:
-        left = unfinished(folder)
-        begun = f"; {left} can be trained on with --resume" if left.is_dir() else ""
-        missing = Path(str(error.filename)).name
-        raise StoreError(f"{folder} is no trained retriever: no {missing} in it{begun}") from None
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        weights = from_state(load_file(folder / WEIGHTS), plan.shape)
+    except (*UNREADABLE, SafetensorError, SpecError) as error:
         raise StoreError(f"cannot read the retriever {folder}: {error}") from error
     return SidTable.from_parquet(folder / TABLE), plan, weights, facts
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """The facts of a folder whose files are all as they were written. Folders of older versions have no digests."""
+    for name in (FACTS, TABLE, WEIGHTS):
+        if not (folder / name).is_file():
+            unfinished = unfinished_folder(folder)
+            hint = f"; {unfinished} can be trained on with --resume" if unfinished.is_dir() else ""
+            raise StoreError(f"{folder} is no trained retriever: no {name} in it{hint}")
+        file_inside(folder, name, ADVICE)
+    if (folder / MANIFEST).exists():
+        check_manifest(folder, FORMAT, ADVICE)
+    require_short_header(folder / WEIGHTS, ADVICE)
+    facts = read_json(folder / FACTS, ADVICE)
+    if not isinstance(facts, dict):
+        raise StoreError(f"{folder / FACTS} does not describe a retriever; {ADVICE}")
+    if facts.pop("format", None) is not None and not (folder / MANIFEST).exists():
+        raise StoreError(f"{folder} holds no {MANIFEST}, so its files cannot be checked; {ADVICE}")
+    return facts
 
 
 def plan_from(plain: dict[str, Any]) -> Plan:

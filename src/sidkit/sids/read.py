@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 from ..data.listing import files_of
 from ..errors import InputError
 from ..files.address import Location, for_arrow
+from ..files.seal import check_seal
 
 __all__ = ["read_codes"]
 
@@ -27,8 +29,10 @@ def read_codes(path: str | PathLike[str]) -> Any:
 
 
 def _read_file(file: Location) -> Any:
-    """item_id and codes of one file."""
+    """item_id and codes of one file, verified if it is on this machine and contains its checksum."""
     try:
+        if isinstance(file, Path):
+            check_seal(file)
         with pq.ParquetFile(for_arrow(file)) as opened:
             names = opened.schema_arrow.names
             if not {"item_id", "codes"} <= set(names):

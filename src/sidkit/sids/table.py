@@ -20,6 +20,7 @@ from ..data.formats.vectors import is_list
 from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
 from ..files.address import Remote, locate, replacing
+from ..files.seal import BLANK_SEAL, seal
 from .prefixes import prefix_numbers
 from .read import read_codes
 from .template import TEMPLATES, Template, read_sid, template_named
@@ -127,15 +128,19 @@ class SidTable:
         form = self._form(template)
         schema = self._rows(0, 0, form).schema
         schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
-        with replacing(locate(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
-            for start in range(0, len(self), ROW_GROUP):
-                file.write_table(self._rows(start, start + ROW_GROUP, form))
+        with replacing(locate(path)) as temporary:
+            with pq.ParquetWriter(temporary, schema, compression="zstd") as file:
+                for start in range(0, len(self), ROW_GROUP):
+                    file.write_table(self._rows(start, start + ROW_GROUP, form))
+                file.add_key_value_metadata(BLANK_SEAL)
+            seal(temporary)
 
     @classmethod
     def from_parquet(cls, path: str | PathLike[str], sizes: Sequence[int] | None = None) -> SidTable:
         """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
 
-        How its SIDs are written comes from the file too, or is taken to be by letters.
+        How its SIDs are written comes from the file too, or is taken to be by letters. A file that contains its
+        checksum, as `to_parquet` writes it, is verified.
         path: what `to_parquet` or `sidkit encode` wrote: a file, a folder, a glob pattern, or s3://bucket/sids.
         """
         table = read_codes(path)

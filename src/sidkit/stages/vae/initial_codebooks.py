@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...rows.local import LocalRows
 from ...rows.sources import ArraySource
 from ..cluster.kmeans import KMeans
-from ..stage import Run
+from ..stage import FitContext
 
 __all__ = ["initial_codebook", "kmeans_plus_plus"]
 
@@ -25,7 +25,7 @@ def initial_codebook(
     """
     chosen = np.arange(size) if named is not None else kmeans_plus_plus(r, size, seed)
     rows = LocalRows(ArraySource(r if named is None else np.concatenate([named, r])))
-    clusters = KMeans(size, "euclidean", iterations=iterations, empty="split").fit(rows, Run(init=[chosen]))
+    clusters = KMeans(size, "euclidean", iterations=iterations, empty="split").fit(rows, FitContext(init=[chosen]))
     return clusters.centroids
 
 

@@ -15,7 +15,7 @@ from ...errors import SpecError
 from ...geometry import Array
 from ...rows.seam import Rows
 from ...sids.quality import quality
-from ..stage import Run
+from ..stage import FitContext
 from .initial_codebooks import initial_codebook
 from .settings import Training
 from .torch_layers import Tensor, Weights, as_batch
@@ -49,7 +49,9 @@ class Network(Protocol):
         """The residual of x that a level (from 0) quantizes: (B, e)."""
 
 
-def train(build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run, label: str) -> dict[str, NDArray[Any]]:
+def train(
+    build: Callable[[Any], Network], plan: Training, rows: Rows, run: FitContext, label: str
+) -> dict[str, NDArray[Any]]:
     """The weights of the best epoch, as arrays. The seed is set before the network is built, and no global state."""
     seed = run.seed_of(rows.width)
     n = rows.shape[0]
@@ -85,7 +87,7 @@ def train(build: Callable[[Any], Network], plan: Training, rows: Rows, run: Run,
     return state.result()
 
 
-def start_codebooks(network: Network, plan: Training, rows: Rows, run: Run, device: Any) -> None:
+def start_codebooks(network: Network, plan: Training, rows: Rows, run: FitContext, device: Any) -> None:
     """k-means on the residuals of the first batch, or of drawn rows, at each level in turn."""
     seed = run.seed_of(rows.width)
     if plan.init_rows:
@@ -116,7 +118,13 @@ def move_dead(network: Network, state: TrainingState, used: list[Tensor], x: Ten
 
 
 def _epoch(
-    network: Network, state: TrainingState, plan: Training, rows: Rows, run: Run, seed: tuple[int, ...], device: Any
+    network: Network,
+    state: TrainingState,
+    plan: Training,
+    rows: Rows,
+    run: FitContext,
+    seed: tuple[int, ...],
+    device: Any,
 ) -> tuple[str, list[Tensor], Tensor]:
     """One pass over all rows: a note for the progress bar, how often each code was chosen, and the last batch."""
     n = rows.shape[0]
@@ -155,7 +163,7 @@ def _sizes(network: Network) -> list[int]:
     return [len(network.weights[name]) for name in sorted(books, key=lambda name: int(name.partition(".")[2]))]
 
 
-def _device(rows: Rows, run: Run, seed: tuple[int, ...]) -> Any:
+def _device(rows: Rows, run: FitContext, seed: tuple[int, ...]) -> Any:
     """The device of the rows if that is a GPU; else the device requested, where "auto" is a GPU if there is one."""
     row = rows.sample(1, seed)
     if isinstance(row, torch.Tensor) and row.device.type != "cpu":

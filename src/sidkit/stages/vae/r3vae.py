@@ -16,7 +16,7 @@ from ...geometry import Array, residual, unit
 from ...rows.seam import Rows
 from ...rows.work import Work
 from ..cluster.kmeans import Centroids
-from ..stage import Run
+from ..stage import FitContext
 from .array_layers import Layer, double, forward, product, read_layers, single
 from .codebooks import FittedCodebooks, read_codebooks
 from .settings import Training
@@ -86,7 +86,7 @@ class R3VAE:
         widths = self.widths(d)
         return widths[::-1] if self.decoder == "mirror" else (widths[-1], 4 * d, d)
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         need("torch", "torch", "training an R3-VAE")
         return run.check_starts(shape[0], self.sizes, level)
 
@@ -94,7 +94,7 @@ class R3VAE:
         """None that moves the rows: training takes a GPU wherever they are."""
         return Work(0.0)
 
-    def fit(self, rows: Rows, run: Run) -> FittedR3VAE:
+    def fit(self, rows: Rows, run: FitContext) -> FittedR3VAE:
         self.check(rows.shape, rows.width, run)
         from .loop import train
         from .r3vae_network import R3VAENetwork

@@ -15,7 +15,7 @@ from ...geometry import Array
 from ...rows.seam import Rows
 from ...rows.work import Work
 from ..cluster.kmeans import Centroids
-from ..stage import Run
+from ..stage import FitContext
 from .array_layers import Layer, forward, read_layers, single
 from .codebooks import FittedCodebooks, read_codebooks
 from .settings import PUBLIC, Training
@@ -77,7 +77,7 @@ class RQVAE:
         """The encoder's widths, from the rows to the latent space; the decoder's are the reverse."""
         return (d, *self.hidden, self.latent)
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         need("torch", "torch", "training an RQ-VAE")
         return run.check_starts(shape[0], self.sizes, level)
 
@@ -85,7 +85,7 @@ class RQVAE:
         """None that moves the rows: training takes a GPU wherever they are."""
         return Work(0.0)
 
-    def fit(self, rows: Rows, run: Run) -> FittedRQVAE:
+    def fit(self, rows: Rows, run: FitContext) -> FittedRQVAE:
         self.check(rows.shape, rows.width, run)
         from .loop import train
         from .rqvae_network import RQVAENetwork
