@@ -12,10 +12,10 @@ from tiger_codes import sequences_of
 
 from sidkit.embed.co_occurrence import blend, co_occurrence
 from sidkit.geometry import unit
-from sidkit.sids.spread import spread as spread_out
 from sidkit.stages.cluster import Balanced, KMeans, PerParent
 from sidkit.stages.cluster.kmeans import Centroids
 from sidkit.tokenizer.recipes import recipe
+from sidkit.tokenizer.spread import spread as spread_out
 
 
 @dataclass(frozen=True)

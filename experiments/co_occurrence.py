@@ -22,7 +22,7 @@ from sidkit.data.sequences import Sequences
 from sidkit.embed.co_occurrence import blend, co_occurrence, taken_together
 from sidkit.geometry import unit
 from sidkit.measure.counting import counted_by_token
-from sidkit.sids.spread import spread
+from sidkit.tokenizer.spread import spread
 
 PLAIN = {"weight": 1.0, "d": 128, "window": 5}
 VARIED = (

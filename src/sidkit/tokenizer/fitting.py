@@ -13,8 +13,8 @@ import numpy as np
 from ..data.inputs import as_rows, as_source, is_rows
 from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint
-from ..rows.work import work_of_fit
 from ..rows.seam import Rows
+from ..rows.work import work_of_fit
 from ..stages.stage import Checks, FitContext, Fitted, Stage
 from .fingerprint import content_digest, fingerprint
 from .spec import to_plain

@@ -21,7 +21,10 @@ from ..stages.stage import FitContext, Fitted, Stage, require_stages
 from .card import facts_of, model_card
 from .chain import StageChain
 from .fitting import fit_stages
+from .spread import copied_if_slow, require_spreadable
+from .spread import spread as spread_rows
 from .store import StoredTokenizer, check_target, read_parts, write_parts
+from .windows import encode_in_windows
 
 __all__ = ["FittedTokenizer", "Tokenizer", "load"]
 
@@ -107,29 +110,27 @@ class FittedTokenizer:
     ) -> NDArray[np.int32]:
         """Semantic IDs of embeddings: int32, (n, number of tokens).
 
-        checkpoint, where given, is a folder that keeps what is encoded, a million rows at a time: a call that was
-        killed and is made again does not repeat them.
-        spread deals the last tokens out so that these rows share as few SIDs as they can (`sidkit.spread`): for a whole
-        catalogue at once, since a row's last token then depends on the others.
-        ran, where given, is filled with where the rows were worked on (`run_report.ran_on`); nothing where no row was.
+        checkpoint   a folder for the codes of every million rows: a call that was killed and is made again does not
+                     compute them again
+        spread       items that would share a SID take free codes of the last level (`tokenizer/spread.py`). A row's
+                     last token then depends on the others, so encode all items of a catalogue together
+        ran          a dictionary to fill with the device that did the work (`run_report.ran_on`); it stays empty if there
+                     was none to do
         """
         report = progress or Silent()
         if spread:
-            from ..sids.spread import require_spreadable
-            from ..sids.spread import spread as spread_out
-
             require_spreadable(self)
-            return spread_out(self, X, self.encode(X, device, progress, checkpoint, ran=ran), report)
+            X = copied_if_slow(X, self.d, None if checkpoint is None else Path(checkpoint).absolute().parent, report)
         if checkpoint is not None:
-            from .windows import encode_in_windows
-
-            return encode_in_windows(self, X, device, report, checkpoint, ran)
-        rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
-        report.start("encode", rows.shape[0])
-        rows = rows.map(self.chain)
-        if ran is not None:
-            ran.update(ran_on(rows, encoding=True))
-        return rows.codes()
+            rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran)
+        else:
+            rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
+            report.start("encode", rows.shape[0])
+            encoded = rows.map(self.chain)
+            codes = encoded.codes()
+            if ran is not None:
+                ran.update(ran_on(encoded, encoding=True))
+        return spread_rows(self, rows, codes, report) if spread else codes
 
     @cached_property
     def chain(self) -> StageChain:

@@ -7,10 +7,11 @@ import pytest
 
 import sidkit
 from sidkit.errors import InputError, SpecError
+from sidkit.rows.sources import ArraySource
 from sidkit.sids import spread as spreading
-from sidkit.sids.spread import spread
 from sidkit.stages.cluster import Balanced, KMeans
 from sidkit.stages.level import PROJECT, SUBTRACT, Level
+from sidkit.tokenizer.spread import spread
 from sidkit.tokenizer.tokenizer import Tokenizer
 
 TOKENIZERS = {
@@ -153,6 +154,38 @@ def test_an_interrupted_encoding_goes_on_and_is_spread(rng, tmp_path):
     parted = fitted.encode(X, spread=True)
     for _ in range(2):
         assert np.array_equal(fitted.encode(X, spread=True, checkpoint=tmp_path / "kept"), parted)
+
+
+class Counting:
+    """A source that counts how often its rows are read in order, and which are read by number."""
+
+    def __init__(self, X, slow):
+        self.inner, self.slow, self.passes, self.taken = ArraySource(X), slow, 0, 0
+        self.shape, self.dtype, self.name = self.inner.shape, self.inner.dtype, self.inner.name
+
+    def chunks(self, size, start=0):
+        self.passes += 1
+        return self.inner.chunks(size, start)
+
+    def take(self, numbers):
+        self.taken += len(numbers)
+        return self.inner.take(numbers)
+
+
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("slow", [False, True])
+def test_rows_are_read_in_order_once_and_by_number_where_they_collide(rng, tmp_path, slow, windows):
+    X = rng.normal(size=(200, 6)).astype(np.float32)
+    fitted = sidkit.prq_kmeans((4, 4, 8)).fit(X)
+    codes = fitted.encode(X)
+    prefix, sid = (np.unique(part, axis=0, return_inverse=True)[1].ravel() for part in (codes[:, :-1], codes))
+    shared = np.bincount(sid)[sid] > 1
+    colliding = int(np.isin(prefix, prefix[shared]).sum())
+    source = Counting(X, slow)
+    parted = fitted.encode(source, spread=True, checkpoint=tmp_path / "c" if windows else None)
+    assert np.array_equal(parted, spread(fitted, X, codes))
+    assert source.passes == 1 + windows  # a checkpoint needs a digest of rows that are in no file
+    assert source.taken == (0 if slow else colliding + 16 * windows)  # 16 rows are the checkpoint's fingerprint
 
 
 def test_what_cannot_be_spread_is_refused(rng):
