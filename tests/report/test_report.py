@@ -22,8 +22,10 @@ from sidkit.report.draw.marks import WIDTH, Dots, Label, Polyline, Rect, number_
 from sidkit.report.draw.plots import write_figures
 from sidkit.report.draw.svg import figure_svg
 from sidkit.report.evidence import assess, gather
-from sidkit.report.figures import _chance_panel, bucket_panel, lorenz_panel, map_panels, prefix_sizes
+from sidkit.report.figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from sidkit.report.groups import collision_groups, prefix_tree, typical_prefixes
+from sidkit.report.judged_figures import chance_panel
+from sidkit.report.limits import LIMITS
 from sidkit.report.page import report_page
 from sidkit.sids.metrics import METRICS
 from sidkit.sids.quality import gini
@@ -118,16 +120,16 @@ class TestVerdict:
     @pytest.mark.parametrize("above", [0.299, 0.05])
     def test_weak_meaning_wants_care(self, above):
         verdict = assess(evenly_used(), near(above))["verdict"]
-        assert verdict["headline"].startswith("Usable, with care: SIDs say little of what items are")
+        assert verdict["headline"].startswith("Usable, with care: SIDs reflect little of what items are")
 
     @pytest.mark.parametrize("above", [0.049, 0.0, -0.02])
     def test_sids_that_mean_hardly_more_than_chance_are_not_ready(self, above):
         verdict = assess(evenly_used(), near(above))["verdict"]
         assert (verdict["grade"], verdict["findings"][0]["grade"]) == ("poor", "poor")
         assert verdict["headline"] == (
-            "Not ready: SIDs say next to nothing of what items are, although few items share a SID."
+            "Not ready: SIDs reflect next to nothing of what items are, although few items share a SID."
         )
-        assert "by chance it would be 1%. SIDs dealt out at random are hardly worse" in verdict["findings"][0]["text"]
+        assert "by chance it would be 1%. Random SIDs are hardly worse" in verdict["findings"][0]["text"]
 
     def test_meaning_is_not_judged_where_it_was_not_measured_or_random_sids_would_not_be_known(self):
         plain = assess(evenly_used())["verdict"]
@@ -143,7 +145,7 @@ class TestVerdict:
         for _ in range(5):
             table = SidTable(np.arange(items), rng.integers(0, size, (items, 1)), (size,))
             found = neighbour_agreement(table.codes, table.sizes, x, queries=500)
-            assert grades(assess(table, found)["verdict"])["SIDs say next to nothing of what items are"] == "poor"
+            assert grades(assess(table, found)["verdict"])["SIDs reflect next to nothing of what items are"] == "poor"
 
 
 def near(above, chance=0.01, queries=500):
@@ -195,7 +197,7 @@ class TestFigures:
 
     def test_a_bar_below_zero_hangs_from_it_with_its_value_underneath(self):
         bars = {"purity": [0.5, 0.6], "NMI, adjusted": [-0.1, 0.2]}
-        marks = lay_out(_chance_panel("", bars))
+        marks = lay_out(chance_panel("", bars))
         up, _, down, _ = (mark for mark in marks if isinstance(mark, Rect) and mark.tip)
         zero = next(mark.points[0][1] for mark in marks if isinstance(mark, Polyline) and mark.style == "axis")
         assert (up.y + up.height, down.y) == pytest.approx((zero, zero))
@@ -394,7 +396,7 @@ class TestCommand:
         table = SidTable.from_parquet(shop / "sids.parquet")
         shuffled = np.random.default_rng(0).permutation(table.codes)
         SidTable(table.ids, shuffled, table.sizes).to_parquet(tmp_path / "shuffled.parquet")
-        nothing = "SIDs say next to nothing of what items are"
+        nothing = "SIDs reflect next to nothing of what items are"
         told = sidkit("report", tmp_path / "shuffled.parquet", "--items", shop / "items.parquet")
         headline = told.splitlines()[0]
         assert headline.startswith("Not ready")
@@ -521,12 +523,9 @@ def test_prefix_sizes_are_worked_by_hand():
 
 
 def test_the_document_on_reading_it_has_the_limits_the_formulas_and_the_pictures():
-    from sidkit.report.page import _limit
-    from sidkit.report.verdict import LIMITS
-
     text = (DOCS / "reading-the-report.md").read_text()
-    for name, (watch, poor, words) in LIMITS.items():
-        assert f"| {name} | {words} | {_limit(watch, name)} | {_limit(poor, name)} |" in text
+    for name, limit in LIMITS.items():
+        assert f"| {name} | {limit.measured_as} | {limit.text(limit.watch)} | {limit.text(limit.poor)} |" in text
     for metric in METRICS.values():
         kind = "level" if metric.per_level else "all items"
         row = f"| `{metric.name}` | {metric.formula} | {kind} | {metric.better} | {metric.equation or '–'} |"

@@ -9,7 +9,7 @@ from typing import Any
 from ..sids.metrics import metrics_for
 from .evidence import Evidence
 from .html import chips, figure_section, look_for, page, section, short, table, verdict_box
-from .verdict import LIMITS, LOW
+from .limits import LIMITS
 from .words import LOOK_FOR
 
 __all__ = ["report_page"]
@@ -18,17 +18,13 @@ JUDGED = ("behaviour", "counting", "neighbours", "categories")
 
 
 def report_page(evidence: Evidence, name: str) -> str:
-    """One self-contained HTML document. `name` is what the SIDs are called."""
+    """One self-contained HTML document with this name as its title."""
     facts = evidence.facts
     drawn = {figure.name: figure_section(figure) for figure in evidence.figures}
     sections = [
         ("verdict", "", verdict_box(facts["verdict"])),
         *(drawn[key] for key in drawn if key not in JUDGED),
-        (
-            "formulas",
-            "Collision formulas",
-            section("formulas", "Collisions, by every formula in use", _formulas(facts)),
-        ),
+        ("formulas", "Collision formulas", section("formulas", "Collisions by every formula in use", _formulas(facts))),
         ("levels", "Level by level", section("levels", "Level by level", _levels(facts))),
         *(drawn[key] for key in JUDGED if key in drawn),
     ]
@@ -36,7 +32,7 @@ def report_page(evidence: Evidence, name: str) -> str:
         inside = _groups(facts["collision_groups"])
         sections.append(("groups", "Collision groups", section("groups", "Items that share a SID", inside)))
     sections.append(("tree", "Prefix tree", section("tree", "A sample of the prefix tree", _tree(facts["tree"]))))
-    sections.append(("limits", "Thresholds", section("limits", "What the verdict goes by", _limits())))
+    sections.append(("limits", "Limits", section("limits", "The limits of the verdict", _limits())))
     subtitle = f"{facts['items']:,} items · {'-'.join(map(str, facts['sizes']))}"
     if "tokenizer" in facts:
         subtitle += " · {recipe}, seed {seed}, {dimensions} dimensions".format(**facts["tokenizer"])
@@ -80,9 +76,9 @@ def _group(group: Mapping[str, Any]) -> str:
     lines = "".join(f"<li>{short(text) or '<i>no text</i>'}</li>" for text in shown)
     more = group["items"] - len(shown)
     lines += f'<li class="count">and {more:,} more</li>' if more > 0 else ""
-    same = group.get("different_texts")
-    said = f", {same:,} different text{'s' if same != 1 else ''}" if same is not None and same < group["items"] else ""
-    head = f'<span class="sid">{escape(group["sid"])}</span> <span class="count">{group["items"]:,} items{said}</span>'
+    texts = group.get("different_texts", group["items"])
+    note = f", {texts:,} different text{'s' if texts != 1 else ''}" if texts < group["items"] else ""
+    head = f'<span class="sid">{escape(group["sid"])}</span> <span class="count">{group["items"]:,} items{note}</span>'
     return f'<div class="group"><p>{head}</p>{chips(group.get("words", ()))}<ul>{lines}</ul></div>'
 
 
@@ -101,13 +97,7 @@ def _branch(branch: Mapping[str, Any]) -> str:
 
 def _limits() -> str:
     rows = [
-        [escape(name), escape(words), _limit(watch, name), _limit(poor, name)]
-        for name, (watch, poor, words) in LIMITS.items()
+        [escape(name), escape(limit.measured_as), limit.text(limit.watch), limit.text(limit.poor)]
+        for name, limit in LIMITS.items()
     ]
     return look_for(LOOK_FOR["limits"]) + table(("what", "measured as", "watch", "poor"), rows, "words")
-
-
-def _limit(value: float, name: str) -> str:
-    if name in LOW:
-        return f"below {value:.0%}"
-    return f"above {value:.0%}" if value < 1 else f"above {value:g}" + (" times" if "token" in name else "")
