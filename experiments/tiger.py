@@ -69,12 +69,11 @@ def line_of(dataset: str, outcome, plan, device) -> dict:
     import transformers
 
     from sidkit import quality
-    from sidkit.retriever.retriever import facts_of
+    from sidkit.retriever.trainer import facts_of
 
     run, facts = outcome.run, facts_of(outcome, plan, device)
     recipe, options = (TOKENIZERS | BEYOND)[run.name]
     facts["versions"]["transformers"] = transformers.__version__
-    facts["plan"]["seed"] = run.seed
     return {
         "dataset": dataset,
         "tokenizer": run.name,
@@ -108,8 +107,8 @@ def main() -> None:
 
     from sidkit.cli.terminal import Terminal
     from sidkit.data.sequences import read_sequences
+    from sidkit.retriever.device import find_device
     from sidkit.retriever.plan import Plan
-    from sidkit.retriever.retriever import find_device
     from sidkit.retriever.training import train_stack
 
     datasets, tokenizers = options.datasets.split(","), options.tokenizers.split(",")

@@ -113,9 +113,16 @@ FIGURES = [f"{metric}@{cut}" for metric in ("Recall", "NDCG", "MRR") for cut in 
 WIDE = 120  # columns that all figures take
 
 
-def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, Mapping[str, float]]) -> None:
-    """One line per reading, one column per figure; below, what counting gives without a model. A terminal too narrow
-    for all columns gets a table for each of Recall, NDCG and MRR."""
+def print_figures(
+    means: Mapping[str, Any],
+    users: int,
+    counting: Mapping[str, Mapping[str, float]],
+    seeds: Sequence[int] = (),
+    stds: Mapping[str, float] | None = None,
+) -> None:
+    """One line per reading, one column per figure; below, what counting gives without a model. Of several seeds their
+    means, and a line for the standard deviations. A terminal too narrow for all columns gets a table for each of
+    Recall, NDCG and MRR."""
     from rich.console import Console
     from rich.table import Table
 
@@ -126,7 +133,11 @@ def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, M
         "sid": "SID",
     }
     simple = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
-    rows = [(words, {key: means[f"{name}_{key.lower()}"] for key in FIGURES}, "") for name, words in readings.items()]
+    rows = []
+    for name, words in readings.items():
+        rows.append((words, {key: means[f"{name}_{key.lower()}"] for key in FIGURES}, ""))
+        if stds:
+            rows.append(("  ± over seeds", {key: stds[f"{name}_{key.lower()}"] for key in FIGURES}, "dim"))
     rows += [(simple[name], {key: found[key.lower()] for key in FIGURES}, "dim") for name, found in counting.items()]
     console = Console()
     console = Console(width=max(console.width, WIDE)) if not console.is_terminal else console
@@ -139,5 +150,8 @@ def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, M
             table.add_row(words, *(f"{figures[key]:.4f}" for key in some), style=style)
         console.print(table)
     console.print("one target per user, so HitRate@K equals Recall@K", style="dim")
+    if seeds:
+        words = f"mean and standard deviation over seeds {', '.join(map(str, seeds))}" if stds else f"seed {seeds[0]}"
+        console.print(words, style="dim", highlight=False)
     if (valid := means["valid_share"]) < 1:
         console.print(f"{valid:.1%} of what was generated are SIDs of items", style="dim", highlight=False)

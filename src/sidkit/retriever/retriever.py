@@ -1,11 +1,9 @@
-"""A trained retriever: a history in, items with scores out; and the call that trains one."""
+"""A trained retriever: a history in, items with scores out."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,28 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .. import __version__
 from ..data.sequences import Sequences
 from ..errors import InputError, SpecError
-from ..files.checkpoint import Checkpoint, unfinished
 from ..progress import Progress
 from ..sids.table import SidTable
 from ..sids.trie import Trie
 from .beams import DeviceTrie, beam_search
 from .data import Split, Vocabulary, require_known
+from .device import dtype_of, find_device
 from .evaluation import Evaluator, users_at_once
-from .log import Log
 from .metrics import Tally
 from .model import Weights
 from .network import in_dtype
 from .plan import Plan
-from .resume import identity
-from .runs import CHOSEN_BY, Outcome, TrainingRun
-from .stack import dtype_of
-from .store import check_folder, load, save
-from .training import train_stack
+from .store import load
 
-__all__ = ["Recommendation", "Retriever", "find_device", "train"]
+__all__ = ["Recommendation", "Retriever"]
 
 
 class Recommendation(NamedTuple):
@@ -98,8 +90,12 @@ class Retriever:
         within: Any = None,
         progress: Progress | None = None,
         invalid_consumes_rank: bool = False,
+        label: str = "evaluate",
     ) -> Tally:
-        """How well the held-out items of sequences are ranked; see `sidkit.retriever.metrics` for the figures."""
+        """How well the held-out items of sequences are ranked; see `sidkit.retriever.metrics` for the figures.
+
+        label is that of the progress bar.
+        """
         require_known(sequences)
         beams = self._beams(beams, self.plan.beams)
         constrained = self.plan.constrained if constrained is None else constrained
@@ -108,7 +104,7 @@ class Retriever:
         if not len(judge):
             raise InputError(f"no sequence is long enough for the {split} split")
         if progress is not None:
-            progress.start("evaluate", len(judge))
+            progress.start(label, len(judge))
         return judge(self._fast, self.plan.shape, beams, constrained, progress)
 
     @cached_property
@@ -170,65 +166,3 @@ class Retriever:
             if len(found) >= k:
                 break
         return found[:k]
-
-
-def train(
-    table: SidTable,
-    sequences: Sequences,
-    folder: str | Path,
-    plan: Plan | None = None,
-    device: str = "auto",
-    progress: Progress | None = None,
-    resume: bool = False,
-) -> Retriever:
-    """Train a retriever on a table of SIDs and sequences of its items, and write it as a folder.
-
-    A training that is stopped leaves what it had done as FOLDER.unfinished; resume goes on from there and ends with the
-    same bits on a CPU.
-    """
-    plan, folder, place = plan or Plan(), Path(folder), find_device(device)
-    check_folder(folder)
-    kept = Checkpoint(unfinished(folder), identity(table, sequences, plan))
-    if not resume:
-        kept.clear()
-    told = Log(folder)
-    run = TrainingRun(folder.name, table, plan.seed)
-    (outcome,) = train_stack([run], sequences, plan, place, 1, progress, kept, told)
-    told.close()
-    retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
-    save(retriever, folder)
-    kept.clear()
-    return retriever
-
-
-def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
-    """What is to be known about a finished run."""
-    test = outcome.test or Tally()
-    name = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else f"CPU, {os.cpu_count()} cores"
-    return {
-        "plan": asdict(plan),
-        "epochs": outcome.epoch,
-        "best_epoch": outcome.best_epoch,
-        "validation": {CHOSEN_BY: outcome.best},
-        "test": test.means(),
-        "users": test.count,
-        "seconds": round(outcome.seconds, 2),
-        "versions": {
-            "sidkit": __version__,
-            "torch": torch.__version__,
-            "python": sys.version.split()[0],
-            "device": name,
-        },
-    }
-
-
-def find_device(asked: str) -> Any:
-    """A torch device; "auto" is a GPU if there is one."""
-    if asked == "auto":
-        asked = "cuda" if torch.cuda.is_available() else "cpu"
-    if asked.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"device {asked!r} was asked for, and torch finds no GPU; use 'auto' or 'cpu'")
-    try:
-        return torch.device(asked)
-    except RuntimeError:
-        raise SpecError(f"no device {asked!r}; use 'auto', 'cpu', 'cuda' or 'cuda:0'") from None

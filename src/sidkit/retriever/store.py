@@ -70,10 +70,11 @@ def load(folder: Path) -> tuple[SidTable, Plan, Weights, dict[str, Any]]:
         state = load_file(folder / WEIGHTS)
         weights = from_state(state, plan.shape)
     except FileNotFoundError as error:
-        left = unfinished(folder)
-        begun = f"; {left} can be trained on with --resume" if left.is_dir() else ""
+        left, seeds = unfinished(folder), sorted(path.parent for path in folder.glob(f"seed-*/{FACTS}"))
+        hint = f"; it holds one for each seed, such as {seeds[0]}" if seeds else ""
+        hint += f"; {left} can be trained on with --resume" if left.is_dir() else ""
         missing = Path(str(error.filename)).name
-        raise StoreError(f"{folder} is no trained retriever: no {missing} in it{begun}") from None
+        raise StoreError(f"{folder} is no trained retriever: no {missing} in it{hint}") from None
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise StoreError(f"cannot read the retriever {folder}: {error}") from error
     return SidTable.from_parquet(folder / TABLE), plan, weights, facts
