@@ -69,12 +69,11 @@ def line_of(dataset: str, outcome, plan, device) -> dict:
     import transformers
 
     from sidkit import quality
-    from sidkit.retriever.retriever import facts_of
+    from sidkit.retriever.trainer import facts_of
 
     run, facts = outcome.run, facts_of(outcome, plan, device)
     recipe, options = (TOKENIZERS | BEYOND)[run.name]
     facts["versions"]["transformers"] = transformers.__version__
-    facts["plan"]["seed"] = run.seed
     return {
         "dataset": dataset,
         "tokenizer": run.name,

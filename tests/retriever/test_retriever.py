@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -19,37 +18,28 @@ from sidkit.errors import InputError, SpecError, StoreError
 from sidkit.measure.counting import counted
 from sidkit.sids.trie import Trie
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from sidkit.retriever import PRESETS, Plan, Retriever, Shape, SidLogitsProcessor  # noqa: E402
-from sidkit.retriever.beams import DeviceTrie, beam_search, free_search, stacked_search  # noqa: E402
-from sidkit.retriever.data import Vocabulary, examples  # noqa: E402
-from sidkit.retriever.evaluation import Evaluator, JointEvaluator  # noqa: E402
-from sidkit.retriever.layout import Layout  # noqa: E402
-from sidkit.retriever.metrics import CUTS, Judge, representatives  # noqa: E402
-from sidkit.retriever.model import build_t5, from_state, new_weights, to_state  # noqa: E402
-from sidkit.retriever.network import loss  # noqa: E402
-from sidkit.retriever.resume import identity  # noqa: E402
-from sidkit.retriever.retriever import train  # noqa: E402
-from sidkit.retriever.runs import Outcome, TrainingRun  # noqa: E402
-from sidkit.retriever.stack import Stack, adam  # noqa: E402
-from sidkit.retriever.training import train_stack  # noqa: E402
+import torch
+
+from sidkit.retriever import PRESETS, Plan, Retriever, Shape, SidLogitsProcessor
+from sidkit.retriever.beams import DeviceTrie, beam_search, free_search, stacked_search
+from sidkit.retriever.data import Vocabulary, examples
+from sidkit.retriever.evaluation import Evaluator, JointEvaluator
+from sidkit.retriever.layout import Layout
+from sidkit.retriever.metrics import CUTS, Judge, representatives
+from sidkit.retriever.model import build_t5, from_state, new_weights, to_state
+from sidkit.retriever.network import loss
+from sidkit.retriever.resume import identity
+from sidkit.retriever.runs import Outcome, TrainingRun
+from sidkit.retriever.stack import Stack, adam
+from sidkit.retriever.trainer import train
+from sidkit.retriever.training import train_stack
+from toys import StopAt, ring, shop, walks, write_files
 
 LASTFM = Path(os.environ.get("SIDKIT_DATA", "")) / "lastfm"
 SMALL = Shape(layers=2, d_model=32, d_ff=48, heads=3, d_kv=8)
-
-
-def shop(items=60, sizes=(8, 8, 8), seed=0, twins=20):
-    """A table in which the last `twins` items share their SIDs with the first."""
-    codes = np.random.default_rng(seed).integers(0, sizes, (items, len(sizes)))
-    codes[items - twins :] = codes[:twins]
-    return SidTable([f"p{i}" for i in range(items)], codes, sizes)
-
-
-def walks(items=60, users=30, seed=0, most=30):
-    rng = np.random.default_rng(seed)
-    return Sequences.of([rng.integers(0, items, rng.integers(3, most)) for _ in range(users)])
 
 
 def peaked(weights, by=4.0):
@@ -463,18 +453,6 @@ class TestFigures:
         assert np.mean(draws) == pytest.approx(exact, abs=4 * np.std(draws) / 20)
 
 
-def ring(users=120, items=32, seed=0):
-    """Most steps go to the next item on a ring, so that the best guess is known."""
-    rng, lists = np.random.default_rng(seed), []
-    for _ in range(users):
-        walk = [int(rng.integers(items))]
-        for _ in range(int(rng.integers(4, 8))):
-            walk.append((walk[-1] + 1) % items if rng.random() < 0.95 else int(rng.integers(items)))
-        lists.append(walk)
-    codes = np.stack([np.arange(items) // 8, np.arange(items) % 8], 1)
-    return SidTable([f"p{i}" for i in range(items)], codes, (4, 8)), Sequences.of(lists)
-
-
 LEARNS = Plan(Shape(1, 32, 64, 2, 16, dropout=0.05), epochs=12, batch=32, learning_rate=6e-3, patience=6, beams=10)
 
 
@@ -541,17 +519,8 @@ class TestTraining:
         retriever, table, sequences, _ = trained
         monkeypatch.setattr(Checkpoint, "due", lambda self: True)
 
-        class Stop:
-            def start(self, label, rows): ...
-
-            def advance(self, rows): ...
-
-            def note(self, text):
-                if "epoch 3," in text:
-                    raise KeyboardInterrupt
-
         with pytest.raises(KeyboardInterrupt):
-            train(table, sequences, tmp_path / "run", LEARNS, device="cpu", progress=Stop())
+            train(table, sequences, tmp_path / "run", LEARNS, device="cpu", progress=StopAt("epoch 3,"))
         resumed = train(table, sequences, tmp_path / "run", LEARNS, device="cpu", resume=True)
         assert all(torch.equal(resumed.weights[name], value) for name, value in retriever.weights.items())
         assert resumed.facts["test"] == retriever.facts["test"]
@@ -564,7 +533,7 @@ class TestTraining:
             raise OSError("the disk is full")
 
         with monkeypatch.context() as broken:
-            broken.setattr("sidkit.retriever.retriever.save", no_disk)
+            broken.setattr("sidkit.retriever.trainer.save", no_disk)
             with pytest.raises(OSError, match="full"):
                 train(table, sequences, tmp_path / "run", LEARNS, device="cpu")
         resumed = train(table, sequences, tmp_path / "run", LEARNS, device="cpu", resume=True)
@@ -690,9 +659,7 @@ class TestCommands:
         from sidkit.cli import app
 
         table, sequences = ring(users=8)
-        table.to_parquet(tmp_path / "sids.parquet")
-        lists = [table.ids.take(part).to_pylist() for part in np.split(sequences.rows, sequences.starts[1:-1])]
-        pq.write_table(pa.table({"items": lists}), tmp_path / "sequences.parquet")
+        write_files(tmp_path, table, sequences)
         words = ["train", tmp_path / "sids.parquet", tmp_path / "sequences.parquet", "--epochs", 1, "--device", "cpu"]
         told = {}
         for preset in ("paper", "tiny"):
@@ -718,8 +685,7 @@ class TestCommands:
 
         table, sequences = ring(users=20)
         table = SidTable([f"p {i}" for i in range(32)], table.codes, table.sizes)
-        lists = [table.ids.take(part).to_pylist() for part in np.split(sequences.rows, sequences.starts[1:-1])]
-        pq.write_table(pa.table({"items": lists}), tmp_path / "sequences.parquet")
+        write_files(tmp_path, table, sequences)
         plan = Plan(Shape(1, 8, 8, 1, 8), epochs=1, batch=64, beams=6, constrained=False)
         facts = train(table, sequences, tmp_path / "run", plan, "cpu").facts
         assert facts["test"]["valid_share"] < 1

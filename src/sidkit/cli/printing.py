@@ -108,13 +108,24 @@ READINGS = {
 WITHOUT_MODEL = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
 
 
-def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, Mapping[str, float]]) -> None:
+def print_figures(
+    means: Mapping[str, Any],
+    users: int,
+    counting: Mapping[str, Mapping[str, float]],
+    seeds: Sequence[int] = (),
+    stds: Mapping[str, float] | None = None,
+) -> None:
     """One line per reading, one column per figure; below, what counting gives without a model.
 
-    A terminal too narrow for all columns gets a table for each of Recall, NDCG and MRR.
+    Of several seeds the means, and a line for the standard deviations. A terminal too narrow for all columns gets a
+    table for each of Recall, NDCG and MRR.
     """
     labels = labels_at(*CUTS)
-    rows = [(words, {name: means[f"{reading}_{name}"] for name in labels}, "") for reading, words in READINGS.items()]
+    rows = []
+    for reading, words in READINGS.items():
+        rows.append((words, {name: means[f"{reading}_{name}"] for name in labels}, ""))
+        if stds:
+            rows.append(("  ± over seeds", {name: stds[f"{reading}_{name}"] for name in labels}, "dim"))
     rows += [(WITHOUT_MODEL[name], dict(figures), "dim") for name, figures in counting.items()]
     console, names = _at_least(WIDE), list(labels)
     width = len(names) if console.width >= WIDE else len(names) // len(LABELS)
@@ -128,6 +139,9 @@ def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, M
             table.add_row(words, *(f"{figures[name]:.4f}" for name in columns), style=style)
         console.print(table)
     console.print("one target per user, so HitRate@K equals Recall@K", style="dim")
+    if seeds:
+        words = f"mean and standard deviation over seeds {', '.join(map(str, seeds))}" if stds else f"seed {seeds[0]}"
+        console.print(words, style="dim", highlight=False)
     if (valid := means["valid_share"]) < 1:
         console.print(f"{valid:.1%} of what was generated are SIDs of items", style="dim", highlight=False)
 

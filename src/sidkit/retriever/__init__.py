@@ -24,16 +24,20 @@ if TYPE_CHECKING:
     from .plan import Plan as Plan
     from .retriever import Recommendation as Recommendation
     from .retriever import Retriever as Retriever
-    from .retriever import train as train
+    from .seeds import SeedSummary as SeedSummary
+    from .trainer import train as train
+    from .trainer import train_seeds as train_seeds
 
 _HOMES = {
     "PRESETS": "model",
     "Plan": "plan",
     "Recommendation": "retriever",
     "Retriever": "retriever",
+    "SeedSummary": "seeds",
     "Shape": "model",
     "SidLogitsProcessor": "logits",
-    "train": "retriever",
+    "train": "trainer",
+    "train_seeds": "trainer",
 }
 
 __all__ = sorted(_HOMES)

@@ -42,6 +42,9 @@ class Log:
                 self.board.add_scalar(f"{kind}/{name}", value, last["epoch"])
         self.board.flush()
 
-    def close(self) -> None:
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self.board is not None:
             self.board.close()

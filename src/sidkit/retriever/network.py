@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from .dropout import Dropout, drop
 from .model import Shape, Weights
 
 __all__ = [
@@ -94,7 +95,9 @@ def _by_bucket(table: Tensor, which: Tensor) -> Tensor:
     return (table.transpose(1, 2) @ chosen).unflatten(2, which.shape)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mine: Tensor, owner: Tensor, dropout: float) -> Tensor:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mine: Tensor, owner: Tensor, dropout: Dropout
+) -> Tensor:
     """q: (R, rows, A, H, h), k and v: (R, rows, B, H, h), bias: (R, H, A, B) or None, mine: (rows, A) or
     (R, rows, A), owner: (R, rows, B) -> (R, rows * A, H * h)."""
     scores = q.transpose(2, 3) @ k.permute(0, 1, 3, 4, 2)  # (R, rows, H, A, B)
@@ -103,63 +106,63 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mine: Tensor, o
         scores = scores + bias[:, None]
     seen = (mine[..., :, None] == owner[..., None, :])[..., None, :, :]
     chances = torch.softmax(scores.masked_fill(~seen, FORBIDDEN), -1).to(v.dtype)
-    mixed = F.dropout(chances, dropout) @ v.transpose(2, 3)  # (R, rows, H, A, h)
+    mixed = drop(chances, dropout) @ v.transpose(2, 3)  # (R, rows, H, A, h)
     return mixed.transpose(2, 3).flatten(3).flatten(1, 2)
 
 
-def feed_forward(x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, dropout: float) -> Tensor:
-    hidden = F.dropout(F.relu(norm(x, scale).to(wi.dtype) @ wi), dropout)
-    return x + F.dropout((hidden @ wo).float(), dropout)
+def feed_forward(x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, dropout: Dropout) -> Tensor:
+    hidden = drop(F.relu(norm(x, scale).to(wi.dtype) @ wi), dropout)
+    return x + drop((hidden @ wo).float(), dropout)
 
 
 def encoder_layer(
     x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, wi: Tensor, wo: Tensor,
-    bias: Tensor, slot: Tensor, owner: Tensor, dropout: float,
+    bias: Tensor, slot: Tensor, owner: Tensor, dropout: Dropout,
 ) -> Tensor:  # fmt: skip
     """x: (R, rows * W, d) -> the same."""
     heads = bias.shape[1]
     parts = (norm(x, norms[:, 0]).to(qkv.dtype) @ qkv).unflatten(2, (3, heads, -1)).unflatten(1, owner.shape[1:])
     q, k, v = parts.unbind(3)
-    x = x + F.dropout((attend(q, k, v, bias, slot, owner, dropout) @ o).float(), dropout)
+    x = x + drop((attend(q, k, v, bias, slot, owner, dropout) @ o).float(), dropout)
     return feed_forward(x, norms[:, 1], wi, wo, dropout)
 
 
 def decoder_layer(
     x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, cross_q: Tensor, cross_o: Tensor, wi: Tensor, wo: Tensor,
-    keys: Tensor, bias: Tensor, mine: Tensor, owner: Tensor, dropout: float,
+    keys: Tensor, bias: Tensor, mine: Tensor, owner: Tensor, dropout: Dropout,
 ) -> Tensor:  # fmt: skip
     """x: (R, rows * D, d), keys: (R, rows, W, 2, H, h) -> the same as x."""
     heads, rows = bias.shape[1], mine.shape
     parts = (norm(x, norms[:, 0]).to(qkv.dtype) @ qkv).unflatten(2, (3, heads, -1)).unflatten(1, rows)
     q, k, v = parts.unbind(3)
-    x = x + F.dropout((attend(q, k, v, bias, mine, mine[None], dropout) @ o).float(), dropout)
+    x = x + drop((attend(q, k, v, bias, mine, mine[None], dropout) @ o).float(), dropout)
     q = (norm(x, norms[:, 1]).to(cross_q.dtype) @ cross_q).unflatten(2, (heads, -1)).unflatten(1, rows)
     k, v = keys.unbind(3)
-    x = x + F.dropout((attend(q, k, v, None, mine, owner, dropout) @ cross_o).float(), dropout)
+    x = x + drop((attend(q, k, v, None, mine, owner, dropout) @ cross_o).float(), dropout)
     return feed_forward(x, norms[:, 2], wi, wo, dropout)
 
 
-def embed(table: Tensor, tokens: Tensor, dropout: float) -> Tensor:
+def embed(table: Tensor, tokens: Tensor, dropout: Dropout) -> Tensor:
     """table: (R, V, d), tokens: (R, ...) -> (R, n, d) in float32."""
     flat = tokens.flatten(1)
     runs = torch.arange(len(table), device=flat.device)[:, None]
-    return F.dropout(F.embedding(flat + runs * table.shape[1], table.flatten(0, 1)).float(), dropout)
+    return drop(F.embedding(flat + runs * table.shape[1], table.flatten(0, 1)).float(), dropout)
 
 
-def logits(x: Tensor, final: Tensor, shared: Tensor, dtype: Any, dropout: float = 0.0) -> Tensor:
+def logits(x: Tensor, final: Tensor, shared: Tensor, dtype: Any, dropout: Dropout = 0.0) -> Tensor:
     """(R, n, V) in float32, of decoder outputs (R, n, d); T5 scales them by d^-1/2 where embeddings are tied."""
-    x, words = F.dropout(norm(x, final), dropout) * x.shape[-1] ** -0.5, shared.shape[1]
+    x, words = drop(norm(x, final), dropout) * x.shape[-1] ** -0.5, shared.shape[1]
     table = F.pad(shared, (0, 0, 0, -words % 8)).to(dtype)  # matrix units want aligned rows
     return (x.to(dtype) @ table.transpose(1, 2))[..., :words].float()
 
 
-def finish(x: Tensor, scale: Tensor, dtype: Any, dropout: float) -> Tensor:
+def finish(x: Tensor, scale: Tensor, dtype: Any, dropout: Dropout) -> Tensor:
     """The encoder's last step: norm and dropout, in the dtype of matrix products."""
-    return F.dropout(norm(x, scale), dropout).to(dtype)
+    return drop(norm(x, scale), dropout).to(dtype)
 
 
 def head(
-    x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: float
+    x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: Dropout
 ) -> Tensor:
     """(R,) the mean cross-entropy of decoder outputs (R, rows * D, d), target tokens and weights (R, rows, D)."""
     scores = logits(x, final, shared, dtype, dropout)
@@ -210,7 +213,7 @@ EAGER = Parts()
 
 
 def encode(
-    weights: Weights, tokens: Tensor, slot: Tensor, owner: Tensor, dropout: float = 0.0, run: Parts = EAGER
+    weights: Weights, tokens: Tensor, slot: Tensor, owner: Tensor, dropout: Dropout = 0.0, run: Parts = EAGER
 ) -> Tensor:
     """(R, rows * W, d) in the dtype of matrix products."""
     x = run.embed(weights["shared"], tokens, dropout)
@@ -226,7 +229,9 @@ def cross_keys(encoded: Tensor, kv: Tensor, heads: int, rows: Any) -> Tensor:
     return (encoded @ kv).unflatten(2, (2, heads, -1)).unflatten(1, rows)
 
 
-def loss(weights: Weights, shape: Shape, levels: int, batch: Batch, dropout: float = 0.0, run: Parts = EAGER) -> Tensor:
+def loss(
+    weights: Weights, shape: Shape, levels: int, batch: Batch, dropout: Dropout = 0.0, run: Parts = EAGER
+) -> Tensor:
     """(R,) the mean cross-entropy over the target tokens of each run."""
     encoded = encode(weights, batch.tokens, batch.slot, batch.owner, dropout, run)
     x = run.embed(weights["shared"], batch.before, dropout)

@@ -1,11 +1,9 @@
-"""A trained retriever: a history in, items with scores out; and the call that trains one."""
+"""A trained retriever: a history in, items with scores out."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,30 +11,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .. import __version__
 from ..data.sequences import Sequences
 from ..engine.device import find_device
 from ..errors import InputError, SpecError
-from ..files.checkpoint import Checkpoint
-from ..files.unfinished import Unfinished
 from ..progress import Progress
 from ..sids.table import SidTable
 from ..sids.trie import Trie
 from .beams import DeviceTrie, beam_search
 from .data import Split, Vocabulary, require_known
+from .device import dtype_of
 from .evaluation import Evaluator, users_at_once
-from .log import Log
 from .metrics import Tally
 from .model import Weights
 from .network import in_dtype
 from .plan import Plan
-from .resume import identity
-from .runs import CHOSEN_BY, Outcome, TrainingRun
-from .stack import dtype_of
-from .store import check_folder, load, save
-from .training import train_stack
+from .store import load
 
-__all__ = ["Recommendation", "Retriever", "train"]
+__all__ = ["Recommendation", "Retriever"]
 
 
 class Recommendation(NamedTuple):
@@ -100,8 +91,12 @@ class Retriever:
         within: Any = None,
         progress: Progress | None = None,
         invalid_consumes_rank: bool = False,
+        label: str = "evaluate",
     ) -> Tally:
-        """How well the held-out items of sequences are ranked; see `sidkit.retriever.metrics` for the figures."""
+        """How well the held-out items of sequences are ranked; see `sidkit.retriever.metrics` for the figures.
+
+        label is that of the progress bar.
+        """
         require_known(sequences)
         beams = self._beams(beams, self.plan.beams)
         constrained = self.plan.constrained if constrained is None else constrained
@@ -110,7 +105,7 @@ class Retriever:
         if not len(judge):
             raise InputError(f"no sequence is long enough for the {split} split")
         if progress is not None:
-            progress.start("evaluate", len(judge))
+            progress.start(label, len(judge))
         return judge(self._fast, self.plan.shape, beams, constrained, progress)
 
     @cached_property
@@ -172,51 +167,3 @@ class Retriever:
             if len(found) >= k:
                 break
         return found[:k]
-
-
-def train(
-    table: SidTable,
-    sequences: Sequences,
-    folder: str | Path,
-    plan: Plan | None = None,
-    device: str = "auto",
-    progress: Progress | None = None,
-    resume: bool = False,
-) -> Retriever:
-    """Train a retriever on a table of SIDs and sequences of its items, and write it as a folder.
-
-    A training that is stopped leaves what it had done as FOLDER.unfinished; resume goes on from there and ends with the
-    same bits on a CPU.
-    """
-    plan, folder, place = plan or Plan(), Path(folder), torch.device(find_device(device))
-    check_folder(folder)
-    with Unfinished(folder, resume) as unfinished:
-        checkpoint = Checkpoint(unfinished, identity(table, sequences, plan))
-        log = Log(folder)
-        run = TrainingRun(folder.name, table, plan.seed)
-        (outcome,) = train_stack([run], sequences, plan, place, 1, progress, checkpoint, log)
-        log.close()
-        retriever = Retriever(table, plan, outcome.weights, facts_of(outcome, plan, place), place)
-        save(retriever, folder)
-    return retriever
-
-
-def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
-    """What is to be known about a finished run."""
-    test = outcome.test or Tally()
-    name = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else f"CPU, {os.cpu_count()} cores"
-    return {
-        "plan": asdict(plan),
-        "epochs": outcome.epoch,
-        "best_epoch": outcome.best_epoch,
-        "validation": {CHOSEN_BY: outcome.best},
-        "test": test.means(),
-        "users": test.count,
-        "seconds": round(outcome.seconds, 2),
-        "versions": {
-            "sidkit": __version__,
-            "torch": torch.__version__,
-            "python": sys.version.split()[0],
-            "device": name,
-        },
-    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from ..sids.table import SidTable
@@ -11,7 +12,7 @@ from .metrics import Tally
 from .model import Weights
 from .plan import Plan
 
-__all__ = ["CHOSEN_BY", "Outcome", "TrainingRun"]
+__all__ = ["CHOSEN_BY", "Outcome", "TrainingRun", "progress_note"]
 
 CHOSEN_BY = "item_ndcg@20"  # the validation figure whose best epoch is kept
 
@@ -58,10 +59,16 @@ class Outcome:
     def is_over(self, plan: Plan) -> bool:
         return self.epoch >= plan.epochs or self.epoch - self.best_epoch >= plan.patience
 
-    def summary(self) -> str:
-        """Two short lines, so that a bar of 80 columns still has room for the speed and the time left."""
-        last = self.log[-1]
-        return (
-            f"epoch {self.epoch}, loss {last['loss']:.4f},\n"
-            f"NDCG@20 {last[CHOSEN_BY]:.4f}, best {self.best:.4f} at {self.best_epoch}"
-        )
+
+def progress_note(running: Sequence[Outcome], stopped: int = 0) -> str:
+    """How training goes, of several runs their means: short lines, so that a progress bar of 80 columns still has room
+    for the speed and the time left."""
+    loss, figure, best = (
+        fmean(values)
+        for values in zip(*((one.log[-1]["loss"], one.log[-1][CHOSEN_BY], one.best) for one in running), strict=True)
+    )
+    alone = len(running) == 1
+    at = f" at {running[0].best_epoch}" if alone else ""
+    runs = f"{len(running)} runs, {stopped} done,\n" if stopped or not alone else ""
+    epoch = max(one.epoch for one in running)
+    return f"{runs}epoch {epoch}, loss {loss:.4f},\nNDCG@20 {figure:.4f}, best {best:.4f}{at}"

@@ -18,21 +18,17 @@ from numpy.typing import NDArray
 
 from ..data.sequences import Sequences
 from .data import Examples, Vocabulary, examples
+from .device import dtype_of
+from .dropout import Dropout, RunDropout
 from .layout import Layout
 from .model import Weights, one_run
 from .network import Batch, Parts, fused_fits, in_dtype, loss
 from .plan import Plan
 
-__all__ = ["Stack", "adam", "dtype_of"]
+__all__ = ["Stack", "adam"]
 
 Tensor = Any
 BETAS, EPSILON = (0.9, 0.999), 1e-8
-
-
-def dtype_of(precision: str, device: Any) -> Any:
-    """The dtype of matrix products. On a CPU it is float32: processors say they have bfloat16 and die of it."""
-    fast = precision in ("auto", "bfloat16") and torch.device(device).type == "cuda"
-    return torch.bfloat16 if fast else torch.float32
 
 
 def adam(
@@ -109,6 +105,7 @@ class Stack:
         self._helper, self._ahead = ThreadPoolExecutor(1), dict[tuple[int, int], Future[NDArray[np.int32]]]()
         self.seeds = torch.zeros(self.runs, dtype=torch.long, device=device)
         self._drop: Any = None
+        self._dropout: Dropout = plan.shape.dropout
         self._parts, self._adam, self._examples = Parts(), adam, gather_examples
         if fused_fits(plan.shape, self.dtype, device, max(self.slot.shape[1], self.mine.shape[1])):
             from .triton import step as fused_step
@@ -120,6 +117,8 @@ class Stack:
         elif device.type == "cuda":
             self._compiled, self._parts = True, Parts.compiled()
             self._adam, self._examples = (torch.compile(part, dynamic=False) for part in (adam, gather_examples))
+        else:
+            self._dropout = RunDropout(plan.shape.dropout, self.runs)
 
     def too_large(self, runs: int) -> bool:
         """Whether this number of runs is better off in a smaller stack, which may have to be compiled first."""
@@ -157,7 +156,7 @@ class Stack:
         """One pass over all examples, each run in its own order; yields how many steps were taken, every so often."""
         on_gpu = torch.device(self.device).type == "cuda"
         every = every or (64 if on_gpu else 1)
-        torch.manual_seed(_mix(seeds[0], epochs[0]))  # dropout: a function of the first run's seed and epoch
+        self._seed_dropout([_mix(*one) for one in zip(seeds, epochs, strict=True)])
         self.seeds.copy_(torch.as_tensor(list(seeds)))
         self.order.copy_(torch.as_tensor(self._orders(seeds, epochs)))
         self.at.zero_()
@@ -169,6 +168,12 @@ class Stack:
                 if on_gpu:
                     torch.cuda.synchronize(self.device)
                 yield done % every + 1
+
+    def _seed_dropout(self, seeds: list[int]) -> None:
+        if isinstance(self._dropout, RunDropout):
+            self._dropout.seed(seeds)
+        elif self._compiled:
+            torch.manual_seed(seeds[0])  # torch draws for all runs together
 
     def _orders(self, seeds: Sequence[int], epochs: Sequence[int]) -> NDArray[np.int32]:
         """(R, batches, slots + 1) of an epoch; those of the next are found while it is trained."""
@@ -205,7 +210,7 @@ class Stack:
         if self._drop is not None:
             self._drop.begin(self.seeds, self.step)
         batch, levels = self.batch(), len(self.vocabulary.sizes)
-        losses = loss(self.copies, self.plan.shape, levels, batch, self.plan.shape.dropout, self._parts)
+        losses = loss(self.copies, self.plan.shape, levels, batch, self._dropout, self._parts)
         grads = torch.autograd.grad(losses.sum(), list(self.copies.values()))
         self.step += 1
         with torch.no_grad():

@@ -85,8 +85,9 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """The facts of a folder whose files are all as they were written. Folders of older versions have no digests."""
     for name in (FACTS, TABLE, WEIGHTS):
         if not (folder / name).is_file():
-            unfinished = unfinished_folder(folder)
-            hint = f"; {unfinished} can be trained on with --resume" if unfinished.is_dir() else ""
+            unfinished, seeds = unfinished_folder(folder), sorted(one.parent for one in folder.glob(f"seed-*/{FACTS}"))
+            hint = f"; it holds one for each seed, such as {seeds[0]}" if seeds else ""
+            hint += f"; {unfinished} can be trained on with --resume" if unfinished.is_dir() else ""
             raise StoreError(f"{folder} is no trained retriever: no {name} in it{hint}")
         file_inside(folder, name, ADVICE)
     if (folder / MANIFEST).exists():

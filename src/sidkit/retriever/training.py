@@ -15,13 +15,14 @@ from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint
 from ..progress import Progress, Silent
 from .data import Split, Vocabulary, examples, require_known
+from .device import dtype_of
 from .evaluation import Evaluator, JointEvaluator
 from .metrics import Tally
 from .network import in_dtype
 from .plan import Plan
 from .resume import save_run, start_run
-from .runs import Outcome, TrainingRun
-from .stack import Stack, dtype_of
+from .runs import Outcome, TrainingRun, progress_note
+from .stack import Stack
 
 __all__ = ["train_stack"]
 
@@ -126,7 +127,7 @@ class Schedule:
         speed = self.examples * len(self.running) / (time.monotonic() - began)
         for (index, outcome), tally in zip(self.running.items(), self._validate(), strict=True):
             outcome.record(losses[index], speed, tally.means(), partial(self.stack.weights_of, index))
-            self.progress.note(outcome.summary())
+        self.progress.note(progress_note(list(self.running.values()), len(self.lengths)))
         self._save((time.monotonic() - began) / len(self.running))
         self.pace = time.monotonic() - began
         if self.deadline is not None and time.monotonic() > self.deadline:

@@ -114,8 +114,8 @@ class FittedTokenizer:
                      compute them again
         spread       items that would share a SID take free codes of the last level (`tokenizer/spread.py`). A row's
                      last token then depends on the others, so encode all items of a catalogue together
-        ran          a dictionary to fill with the device that did the work (`run_report.ran_on`); it stays empty if there
-                     was none to do
+        ran          a dictionary to fill with the device that did the work (`run_report.ran_on`); it stays empty if
+                     there was none to do
         """
         report = progress or Silent()
         if spread:
