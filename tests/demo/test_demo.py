@@ -13,7 +13,8 @@ import pytest
 from sidkit.demo import catalogue
 from sidkit.demo.visits import visits
 from sidkit.demo.vocabulary import TEMPLATES, leaves
-from sidkit.embed.text import WordCounts, embed_texts
+from sidkit.embed.text import embed_texts
+from sidkit.embed.word_counts import WordCounts
 from sidkit.errors import SpecError
 
 SLOTS = {"noun", "kind", "material", "who", "use", "trait", "part", "model", "colour", "size", "amount"}
