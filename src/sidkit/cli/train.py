@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ..errors import SpecError
-from .options import Device, Json, Output, SequenceColumn, SequencesFile, Sids, require_writable
+from .options import Device, Json, Output, SequenceColumn, SequencesFile, Sids
+from .outputs import require_writable
 
 
 def train(
