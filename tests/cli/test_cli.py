@@ -141,7 +141,7 @@ def test_encode_parts_items_that_share_a_sid(made, tmp_path):
     refused = sidkit(
         "encode", made / "tok", made / "items.parquet", "-o", tmp_path / "x", "--spread", "--ray", "local", check=1
     )
-    assert "--spread needs all items in one place" in refused
+    assert "--spread needs all items on one machine" in refused
 
 
 def test_encode_tells_machines_what_it_wrote(made, tmp_path):
@@ -392,8 +392,8 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
         (("report", "sids.parquet", "-o", "page.html"), "page.html is a folder; name a file"),
         (("report", "sids.parquet", "--figures", "items.npy"), "items.npy is a file; name a folder"),
         (("encode", "tok", "items.npy", "-o", "page.html"), "page.html is a folder; name a file"),
-        (("encode", "tok", "items.npy", "-o", "x.parquet", "--cpus", "2"), "--cpus is about the workers of --ray"),
-        (("fit", "items.npy", "-o", "new", "--workers", "2"), "--workers is about the workers of --ray"),
+        (("encode", "tok", "items.npy", "-o", "x.parquet", "--cpus", "2"), "--cpus is for the workers of --ray"),
+        (("fit", "items.npy", "-o", "new", "--workers", "2"), "--workers is for the workers of --ray"),
         (("embed", "items.parquet", "-o", "e.parquet", "--device", "cuda"), "--device is for sentence-transformers"),
         (("explore", "sids.parquet", "--port", "99999"), "--port must lie between 0 and 65535, not 99999"),
         (("case", "query", "mug", "none.parquet", "tok"), "no such file or folder: none.parquet"),
@@ -457,7 +457,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert told.strip() == "stopped; nothing was left half-written (fit, encode, embed and train go on with --resume)"
+    assert told.strip() == "stopped; no file is half-written (fit, encode, embed and train resume with --resume)"
     assert not (out / "tok").exists()
     assert all(entry.name == "tok.unfinished" for entry in out.iterdir())
 

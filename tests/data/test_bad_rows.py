@@ -123,9 +123,9 @@ def test_rows_left_out_are_listed_by_id_where_no_ids_were_read(shop):
 
 
 def test_a_fit_on_ray_lists_them_in_the_same_form(shop, capsys):
-    from sidkit.cli.ray import tell_left_out
+    from sidkit.cli.ray import list_left_out
 
     source = without(open_embeddings(shop / "items.parquet", ids=False), [3])
-    tell_left_out(SimpleNamespace(source=source, left_out={3: ("row 3 of items.parquet", "holds NaN")}), shop / "tok")
+    list_left_out(SimpleNamespace(source=source, left_out={3: ("row 3 of items.parquet", "holds NaN")}), shop / "tok")
     assert (shop / "tok.bad-rows.tsv").read_text() == "row\tid\treason\n3\tP3\tholds NaN\n"
     assert capsys.readouterr().err == f"left out 1 bad rows, listed in {shop / 'tok.bad-rows.tsv'}\n"

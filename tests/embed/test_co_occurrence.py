@@ -180,7 +180,7 @@ def test_later_items_get_their_place_in_an_earlier_blend(shop, rng):
     write_items(shop / "new.parquet", rng, ["N1", "P3", "N2"])
     done = run(shop, "new.parquet", "--like", "b.parquet", "-o", "more.parquet")
     assert done.returncode == 0, done.stderr
-    assert "2 items are taken with no other" in done.stderr
+    assert "2 items occur with no other" in done.stderr
     before, more = rows_of(shop / "b.parquet")[1], rows_of(shop / "more.parquet")[1]
     np.testing.assert_array_equal(more[1, 6:], before[3, 6:])
     assert not more[[0, 2], 6:].any()

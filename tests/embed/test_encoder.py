@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sidkit import embed as encoder
-from sidkit.embed.store import FORMAT
+from sidkit.embed.encoder import FORMAT
 from sidkit.embed.text import embed_texts
 from sidkit.embed.tfidf import TfIdf
 from sidkit.errors import InputError, MissingExtraError, SpecError, StoreError
@@ -78,8 +78,8 @@ def test_an_encoder_that_answers_otherwise_is_refused(tmp_path):
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "is damaged: .*; embed the items again"),
         (lambda folder: (folder / "config.json").write_text("[]"), "does not describe a sidkit encoder"),
         (lambda folder: (folder / "config.json").unlink(), r"holds no config\.json"),
-        (lambda folder: reword(folder, kind="gpt"), "cannot be brought back: KeyError 'gpt'"),
-        (lambda folder: reword(folder, kind="wordllama", options={"width": 3}), "cannot be brought back: TypeError"),
+        (lambda folder: reword(folder, kind="gpt"), "cannot be restored: KeyError 'gpt'"),
+        (lambda folder: reword(folder, kind="wordllama", options={"width": 3}), "cannot be restored: TypeError"),
     ],
 )
 def test_a_damaged_folder_is_named(tmp_path, change, message):

@@ -8,75 +8,77 @@ from typing import Any
 __all__ = ["print_judgement"]
 
 
-def print_judgement(found: Mapping[str, Any]) -> None:
+def print_judgement(judgement: Mapping[str, Any]) -> None:
+    """A table and notes for each part of a judgement."""
     from rich.console import Console
 
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(highlight=False, width=max(console.width, 120))
-    shown = {"behaviour": _behaviour, "counting": _counting, "neighbours": _neighbours, "categories": _categories}
-    for name, show in shown.items():
-        if name in found:
-            title, table, notes = show(found[name])
+    parts = {"behaviour": _behaviour, "counting": _counting, "neighbours": _neighbours, "categories": _categories}
+    for name, describe in parts.items():
+        if name in judgement:
+            title, table, notes = describe(judgement[name])
             console.print(f"[bold]{title}[/bold]")
             console.print(table)
             console.print(*notes, "", sep="\n", style="dim")
 
 
-def _counting(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+def _counting(figures: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
     from rich.table import Table
 
     from ..report.words import COUNTING
 
     table = Table("", "Recall@20", "NDCG@20", "MRR@20", box=None, pad_edge=False, header_style="bold")
     for name, words in COUNTING.items():
-        table.add_row(words, *(f"{found[name][figure]:.4f}" for figure in ("recall@20", "ndcg@20", "mrr@20")))
-    note = f"the last item but one of {found['users']:,} users is to be found"
+        table.add_row(words, *(f"{figures[name][metric]:.4f}" for metric in ("recall@20", "ndcg@20", "mrr@20")))
+    note = f"the target is the last item but one of {figures['users']:,} users"
     return "Counting: what can be recommended without a model?", table, [note]
 
 
-def _behaviour(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+def _behaviour(figures: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
     columns = {
-        "shares prefix": _percent(found["share"], found["share_error"]),
-        "popular item": _percent(found["chance_popular"]),
-        "any item": _percent(found["chance_uniform"]),
-        "lift": _times(found["lift"], found["lift_error"]),
+        "shares prefix": _percent(figures["share"], figures["share_error"]),
+        "popular item": _percent(figures["chance_popular"]),
+        "any item": _percent(figures["chance_uniform"]),
+        "lift": _times(figures["lift"], figures["lift_error"]),
     }
-    left_out = f"{found['transitions_repeated']:,} repeats, {found['transitions_unknown']:,} with an item without a SID"
-    told = "popular item, any item: the share if the next item were drawn so; lift: over a popular item"
-    notes = [told, f"{found['transitions']:,} transitions in {found['sequences']:,} sequences; left out: {left_out}"]
-    if "category_share" in found:
-        columns["in category"] = _percent(found["chance_category"])
-        columns["lift over it"] = _times(found["lift_category"], found["lift_category_error"])
-        shares = ", ".join(_percent(found["category_share"]))
-        lifts = ", ".join(_times(found["category_lift"], found["category_lift_error"]))
+    transitions = f"{figures['transitions']:,} transitions in {figures['sequences']:,} sequences"
+    repeated, unknown = (f"{figures[f'transitions_{name}']:,}" for name in ("repeated", "unknown"))
+    legend = "popular item, any item: the share if the next item were drawn so; lift: over a popular item"
+    notes = [legend, f"{transitions}; left out: {repeated} repeats, {unknown} with an item without a SID"]
+    if "category_share" in figures:
+        columns["in category"] = _percent(figures["chance_category"])
+        columns["lift over it"] = _times(figures["lift_category"], figures["lift_category_error"])
+        shares = ", ".join(_percent(figures["category_share"]))
+        lifts = ", ".join(_times(figures["category_lift"], figures["category_lift_error"]))
         notes.append(f"category paths themselves, level by level: the next item shares {shares}; lift {lifts}")
     return "Behaviour: does the next item share the prefix?", _per_level(columns), notes
 
 
-def _neighbours(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
-    k = found["neighbours"]
+def _neighbours(figures: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+    k = figures["neighbours"]
     columns = {
-        f"of {k} nearest": _percent(found["share"], found["share_error"]),
-        "any item": _percent(found["chance"]),
-        "lift": _times(found["lift"]),
-        "above chance": ["" if value is None else f"{value:.0%}" for value in found["above_chance"]],
+        f"of {k} nearest": _percent(figures["share"], figures["share_error"]),
+        "any item": _percent(figures["chance"]),
+        "lift": _times(figures["lift"]),
+        "above chance": ["" if value is None else f"{value:.0%}" for value in figures["above_chance"]],
     }
-    error = f" ±{found['overlap_error']:.2%}" if found["overlap_error"] else ""
-    overlap = f"{found['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
-    asked = f"{found['queries']:,} of {found['items']:,} items asked"
-    without = f"; {found['items_without_vector']:,} have no vector" if found["items_without_vector"] else ""
-    return "Neighbours: do the nearest items share the prefix?", _per_level(columns), [overlap, asked + without]
+    error = f" ±{figures['overlap_error']:.2%}" if figures["overlap_error"] else ""
+    overlap = f"{figures['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
+    sample = f"neighbours of {figures['queries']:,} of {figures['items']:,} items"
+    without = f"; {figures['items_without_vector']:,} have no vector" if figures["items_without_vector"] else ""
+    return "Neighbours: do the nearest items share the prefix?", _per_level(columns), [overlap, sample + without]
 
 
-def _categories(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+def _categories(figures: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
     columns = {
-        "purity": _percent(found["purity"]),
-        "shuffled": _percent(found["purity_chance"]),
-        "NMI": [f"{value:.3f}" for value in found["nmi"]],
-        "NMI shuffled": [f"{value:.3f}" for value in found["nmi_chance"]],
-        "NMI adjusted": [f"{value:.3f}" for value in found["nmi_adjusted"]],
+        "purity": _percent(figures["purity"]),
+        "shuffled": _percent(figures["purity_chance"]),
+        "NMI": [f"{value:.3f}" for value in figures["nmi"]],
+        "NMI shuffled": [f"{value:.3f}" for value in figures["nmi_chance"]],
+        "NMI adjusted": [f"{value:.3f}" for value in figures["nmi_adjusted"]],
     }
-    note = f"{found['labels']:,} categories; {found['items_unlabelled']:,} items have none"
+    note = f"{figures['labels']:,} categories; {figures['items_unlabelled']:,} items have none"
     return "Categories: do prefixes follow them?", _per_level(columns), [note]
 
 

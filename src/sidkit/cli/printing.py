@@ -1,14 +1,17 @@
-"""Tables in the terminal."""
+"""Tables in the terminal, and commands to run next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..files.address import Remote, is_address, locate
 from ..measure.ranking import CUTS, LABELS, labels_at
 from ..sids.metrics import metrics_for
 from .terminal import plain
@@ -17,7 +20,36 @@ if TYPE_CHECKING:
     from ..report.comparison import Comparison
     from ..sids.template import Template
 
-__all__ = ["print_comparison", "print_figures", "print_items", "print_quality", "print_report", "print_rows"]
+__all__ = [
+    "command_line",
+    "print_comparison",
+    "print_figures",
+    "print_items",
+    "print_quality",
+    "print_report",
+    "print_rows",
+]
+
+
+def command_line(
+    *words: str | PathLike[str],
+    options: Mapping[str, str | None] | None = None,
+    settings: Sequence[str] | None = None,
+) -> str:
+    """A command of sidkit that a shell runs as printed.
+
+    words: its name and arguments, of which an address loses its password and keeps its options;
+    options: those with a value; settings: NAME=VALUE pairs of --set.
+    """
+    more = [word for name, value in (options or {}).items() if value is not None for word in (name, value)]
+    more += [word for pair in settings or () for word in ("--set", pair)]
+    return join(["sidkit", *(_word(word) for word in words), *more])
+
+
+def _word(word: str | PathLike[str]) -> str:
+    located = locate(word) if is_address(word) else word
+    return f"{located}{located.options}" if isinstance(located, Remote) else str(word)
+
 
 COLOURS = {"good": "green", "watch": "yellow", "poor": "red"}
 

@@ -1,4 +1,4 @@
-"""The options --ray, --workers and --cpus of fit and encode: the same work by the workers of a cluster."""
+"""--ray on fit and encode: the same work, done by the workers of a cluster."""
 
 import json
 import re
@@ -13,6 +13,7 @@ from ..errors import SpecError
 from .options import BadRows
 
 if TYPE_CHECKING:
+    from ..files.address import Location
     from ..fleet.encode import Encoded
     from ..fleet.rows import RayRows
     from ..progress import Progress
@@ -25,18 +26,18 @@ Ray = Annotated[
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Work on a Ray cluster: auto, host:6379, ray://host:10001; no value: $RAY_ADDRESS, or Ray on this machine",
+        help="Run on a Ray cluster: auto, host:6379, ray://host:10001; alone: $RAY_ADDRESS, or Ray on this machine",
         show_default=False,
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", help="Processes of --ray [default: all its CPUs or GPUs]", show_default=False)
+    int | None, typer.Option("--workers", help="Processes of --ray [default: one per CPU or GPU]", show_default=False)
 ]
-Cpus = Annotated[int, typer.Option("--cpus", help="CPUs, and threads, of each worker of --ray")]
+Cpus = Annotated[int, typer.Option("--cpus", help="CPUs, and threads, per worker of --ray")]
 
 
 class WithRay(TyperCommand):
-    """A command whose --ray may be given without an address."""
+    """A command whose --ray may come without an address."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = []
@@ -48,9 +49,9 @@ class WithRay(TyperCommand):
 
 
 def require_ray(ray: str | None, workers: int | None, cpus: int) -> None:
-    """Refuse options that have no meaning without --ray."""
+    """An error for options that have no effect without --ray."""
     if ray is None and (workers is not None or cpus != 1):
-        raise SpecError(f"{'--cpus' if workers is None else '--workers'} is about the workers of --ray; give that too")
+        raise SpecError(f"{'--cpus' if workers is None else '--workers'} is for the workers of --ray; give that too")
 
 
 def rows_on_ray(
@@ -65,11 +66,11 @@ def rows_on_ray(
     progress: "Progress",
     check: bool = True,
 ) -> "RayRows":
-    """The rows on a cluster, by the options of the command."""
+    """The rows on the cluster that the options name."""
     from ..fleet.open import on_ray
 
     if embeddings == "-":
-        raise SpecError("--ray reads files that every worker can see; JSON lines come to this process alone")
+        raise SpecError("--ray reads files that every worker can see; JSON lines reach this process alone")
     return on_ray(
         embeddings,
         address=None if ray == HERE else ray,
@@ -85,7 +86,7 @@ def rows_on_ray(
 
 
 def list_left_out(rows: "RayRows", output: Path) -> None:
-    """Write a list of the bad rows that were left out next to the output."""
+    """List the bad rows that were left out, in a file beside the output."""
     if not rows.left_out:
         return
     from ..data.bad_rows import list_bad_rows
@@ -95,14 +96,16 @@ def list_left_out(rows: "RayRows", output: Path) -> None:
     print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
 
 
-def print_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_json: bool) -> None:
-    """Print what was written, and by which workers."""
+def print_encoded(done: "Encoded", output: "Location", ran: dict[str, Any], as_json: bool) -> None:
+    """What was written, and by how many workers."""
     if as_json:
         result = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
         print(json.dumps(result | {"ran": ran}))
         return
     from ..rows.run_report import describe_run
+    from .printing import command_line
 
     kept = f" ({done.kept} were there already)" if done.kept else ""
+    following = command_line("report", output)
     print(describe_run(ran))
-    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: sidkit report {output}")
+    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: {following}")

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from ..errors import SpecError
-from .options import Device, Json, Output, SequenceColumn, SequencesFile, Sids, read_seeds, require_writable
+from .options import Device, Json, Output, SequenceColumn, SequencesFile, Sids
+from .outputs import require_writable
+from .parsing import read_seeds
 
 
 def train(

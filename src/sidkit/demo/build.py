@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..data.embeddings import open_embeddings
-from ..embed.text import WordCounts, embed_texts
+from ..embed.text import embed_texts
+from ..embed.word_counts import WordCounts
 from ..errors import SpecError
 from ..files.atomic import replace_file
 from ..progress import Progress

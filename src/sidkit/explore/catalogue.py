@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..data.items import match, text_column
 from ..errors import InputError
+from ..files.address import Location
 from ..geometry import unit
 from ..progress import Progress, Silent
 from ..rows.checks import require_good_rows
@@ -102,9 +103,9 @@ class Catalogue:
 
 
 def read(
-    sids: Path,
-    compare: Path | None = None,
-    items: Path | None = None,
+    sids: Location,
+    compare: Location | None = None,
+    items: Location | None = None,
     text: str = "title",
     vectors: Source | None = None,
     progress: Progress | None = None,
@@ -139,9 +140,9 @@ def read(
     return Catalogue(ids, sides, texts, words, _aligned(vectors, ids, progress) if vectors is not None else None)
 
 
-def _names(paths: dict[str, Path]) -> dict[str, str]:
+def _names(paths: dict[str, Location]) -> dict[str, str]:
     """The shortest ends of the paths that tell them apart."""
-    whole = {key: path.resolve().parts for key, path in paths.items()}
+    whole = {key: Path(str(path)).resolve().parts for key, path in paths.items()}
     for length in range(1, max(map(len, whole.values()))):
         names = {key: "/".join(parts[-length:]) for key, parts in whole.items()}
         if len(set(names.values())) == len(names):

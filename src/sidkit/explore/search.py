@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..embed.text import STOP, WordCounts
+from ..embed.word_counts import WordCounts
+from ..embed.words import STOP
 
 __all__ = ["Words", "cut"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ __all__ = ["judge", "judge_counting", "judge_neighbours"]
 
 def judge(
     table: SidTable,
-    sequences: str | Path | None = None,
+    sequences: str | PathLike[str] | None = None,
     embeddings: Embeddings | None = None,
     categories: Sequence[str] | None = None,
     *,

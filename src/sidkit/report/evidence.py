@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def gather(
     fitted: FittedTokenizer | None = None,
     embeddings: Embeddings | None = None,
     texts: Sequence[str] | None = None,
-    sequences: Path | None = None,
+    sequences: str | PathLike[str] | None = None,
     categories: Sequence[str] | None = None,
     map_by: str = "auto",
     progress: Progress | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..embed.text import WordCounts
+from ..embed.word_counts import WordCounts
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
 
