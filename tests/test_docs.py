@@ -125,11 +125,13 @@ def test_the_reference_has_every_parameter_with_its_default():
             spelled = f"`{one.name}`" if one.param_type_name == "argument" else f"`{one.opts[0]}`"
             assert one.name == "help" or spelled in parts[f"sidkit {name}"], (name, one.name)
     for row in (
-        "| `embeddings` | Vectors: Parquet (a file, a folder, a glob pattern), .npy, .npz, .safetensors or .pt | required |",
+        "| `embeddings` | Vectors: Parquet (a file, a folder, a glob pattern), .npy, .npz, .safetensors or .pt "
+        "| required |",
         "| `--output`, `-o` PATH | Folder to write | required |",
         "| `--recipe`, `-r` TEXT | Which tokenizer; `sidkit show` lists them | `prq-kmeans` |",
         "| `--top-k` INTEGER | Centroids that each row refines | the recipe's, mostly 2 |",
-        r"| `--bad-rows` error\|drop | Rows with NaN, infinity or only zeros: stop, or leave them out and list them | `error` |",
+        r"| `--bad-rows` error\|drop | Rows with NaN, infinity or only zeros: stop, or leave them out and list them "
+        "| `error` |",
     ):
         assert row in parts["sidkit fit"].splitlines()
     assert "| `--separator` TEXT | What separates the parts of a category path | `' > '` |" in parts["sidkit judge"]

@@ -85,7 +85,7 @@ def test_fit_does_not_read_back_what_it_wrote(files, tmp_path, monkeypatch):
     def load(path):
         raise AssertionError(f"{path} was read back")
 
-    monkeypatch.setattr("sidkit.tokenizer.store.load", load)
+    monkeypatch.setattr("sidkit.tokenizer.tokenizer.load", load)
     words = ("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8")
     assert "distinct SIDs" in sidkit(*words)
     figures = json.loads(sidkit(*words, "--json"))

@@ -708,13 +708,12 @@ class TestCommands:
     def test_a_narrow_terminal_shows_every_digit(self, monkeypatch, trained):
         from io import StringIO
 
-        import rich.console
-
+        from sidkit.cli import printing
         from sidkit.cli.printing import print_figures
 
-        screen, make = StringIO(), rich.console.Console
+        screen, make = StringIO(), printing.Console
         monkeypatch.setattr(
-            rich.console, "Console", lambda **_: make(file=screen, width=80, force_terminal=True, color_system=None)
+            printing, "Console", lambda **_: make(file=screen, width=80, force_terminal=True, color_system=None)
         )
         facts = trained[0].facts
         print_figures(facts["test"], facts["users"], {})

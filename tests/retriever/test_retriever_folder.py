@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 
 from sidkit.retriever import Plan, Retriever, Shape
 from sidkit.retriever.model import new_weights
-from sidkit.retriever.retriever import save
+from sidkit.retriever.store import save
 
 OLD = Path(__file__).parents[1] / "golden" / "retriever"
 FILES = ("config.json", "generation_config.json", "model.safetensors", "retriever.json", "sids.parquet", "sidkit.json")
