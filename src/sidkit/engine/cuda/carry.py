@@ -13,8 +13,9 @@ from ...geometry import squared_length
 from ..steps import CarryStep
 from .tiles import Mode, Tile, ceil_div, power_above
 from .triton import carry as kernels_carry
+from .triton.arguments import RowArgs
 
-__all__ = ["CarryPlan", "Scored", "carried", "lengths", "plan_carry", "scored"]
+__all__ = ["CarryPlan", "carried", "lengths", "plan_carry", "scored"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,32 +62,17 @@ def carried(x: Tensor, plan: CarryPlan, codes: Tensor, first_row: int = 0, out: 
     return out
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Rows as the score kernel takes them: two halves times 2^e for fp32, else the rows alone."""
-
-    x: Tensor
-    low: Tensor
-    scale: Tensor  # 2^e
-    length: Tensor | None  # |x|, where the kernel does not see whole rows
-
-    @property
-    def pointers(self) -> tuple[Tensor, ...]:
-        return self.x, self.low, self.scale, self.scale if self.length is None else self.length
-
-
-def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> Scored:
-    """Rows ready for the score kernel; unit rows need no lengths."""
+def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> RowArgs:
+    """Rows x (n, d) ready for the score kernels; unit rows need no lengths."""
     n, d = x.shape
     if mode == "fp32":
         high, low = (torch.empty(n, d, dtype=torch.float16, device=x.device) for _ in range(2))
         scale, length = (torch.empty(n, dtype=torch.float32, device=x.device) for _ in range(2))
         _launch(x, (), (high, high), high, 0, high, (low, scale, length))
-        return Scored(high, low, scale, length)
+        return RowArgs(high, low, scale, length)
     if unit or tile.dims == tile.padded:
-        return Scored(x, x, x, None)
-    length = lengths(x)
-    return Scored(x, x, length, length)
+        return RowArgs(x)
+    return RowArgs(x, length=lengths(x))
 
 
 def lengths(x: Tensor) -> Tensor:
