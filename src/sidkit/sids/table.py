@@ -21,7 +21,7 @@ from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
 from ..files.address import Remote, locate, replacing
 from ..files.seal import BLANK_SEAL, seal
-from .prefixes import prefix_numbers
+from .prefixes import PrefixIndex
 from .read import read_codes
 from .template import TEMPLATES, Template, read_sid, template_named
 
@@ -78,23 +78,16 @@ class SidTable:
         prefix = read_sid(sid, self.template) if isinstance(sid, str) else tuple(int(code) for code in sid)
         if len(prefix) > len(self.sizes):
             raise InputError(f"{len(prefix)} codes asked for, but these SIDs have {len(self.sizes)}")
-        low, high = 0, len(self)
-        for level, code in enumerate(prefix):
-            column = self.codes[self._order[low:high], level]
-            low, high = (
-                low + int(np.searchsorted(column, code)),
-                low + int(np.searchsorted(column, code, "right")),
-            )
-        return np.sort(self._order[low:high])
+        low, high = self._index.range_of(prefix)
+        return np.sort(self._index.rows[low:high])
 
     def prefix_counts(self, level: int) -> dict[tuple[int, ...], int]:
         """Occupied prefixes of this many tokens, in order -> how many items share each."""
         if not 1 <= level <= len(self.sizes):
             raise InputError(f"level must lie between 1 and {len(self.sizes)}, not {level}")
-        numbers = prefix_numbers(self.codes, self.sizes)[level - 1]
-        _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
-        prefixes = self.codes[first, :level].tolist()
-        return {tuple(prefix): int(count) for prefix, count in zip(prefixes, counts, strict=True)}
+        bounds = self._index.bounds(level - 1)
+        prefixes = self.codes[self._index.rows[bounds[:-1]], :level].tolist()
+        return dict(zip(map(tuple, prefixes), np.diff(bounds).tolist(), strict=True))
 
     def to_table(self, template: Template | str | None = None) -> Any:
         """As an Arrow table: item_id, codes (list of int32), sid."""
@@ -155,8 +148,8 @@ class SidTable:
         return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form)
 
     @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        return np.lexsort(self.codes.T[::-1])
+    def _index(self) -> PrefixIndex:
+        return PrefixIndex(self.codes, self.sizes)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
