@@ -1,4 +1,4 @@
-"""Beam search by kernels beside beam search in plain torch, block by block and as a whole.
+"""Beam search by kernels compared with beam search in plain torch, block by block and end to end.
 
 On a CUDA device in bfloat16 too; elsewhere through Triton's interpreter, in float32.
 """
@@ -91,7 +91,7 @@ def test_scores_of_candidates(widest):
     assert (plain > -torch.inf).sum(3).tolist() == torch.where(base.cpu() > -torch.inf, stop - begin, 0).tolist()
 
 
-@pytest.mark.skipif(ON_GPU, reason="in bfloat16 near ties change places; the blocks are compared above")
+@pytest.mark.skipif(ON_GPU, reason="in bfloat16 near ties swap ranks; the blocks are compared above")
 @pytest.mark.parametrize("constrained", [True, False])
 def test_a_search_by_kernels_finds_what_the_plain_one_finds(constrained, monkeypatch):
     shape, vocabulary = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16), Vocabulary((8, 8, 8))

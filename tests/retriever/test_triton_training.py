@@ -1,4 +1,4 @@
-"""The retriever's kernels beside the plain code of network.py and step.py, gradients and dropout included.
+"""The retriever's kernels compared with the plain code of network.py and step.py, gradients and dropout included.
 
 On a CUDA device in bfloat16; elsewhere through Triton's interpreter, in float32.
 """
@@ -25,7 +25,7 @@ R, ROWS, W, D, HEADS, E, WIDE, WORDS = 2, 5, 20, 64, 4, 16, 192, 37
 SHARE, SITE = 0.25, 2
 
 
-def kept(seed, site, lines, width):
+def keep_mask(seed, site, lines, width):
     """(R, lines, width): the hash of the kernels, in numpy."""
     index = np.arange(lines * width // 2, dtype=np.uint32).reshape(1, lines, width // 2)
     with np.errstate(over="ignore"):
@@ -38,9 +38,9 @@ def kept(seed, site, lines, width):
 
 
 def dropped(x, seed, site, width):
-    """x: (R, ...), cut into lines of so many elements; of a last line that is not full, the first ones."""
+    """x: (R, ...), cut into lines of `width` elements; of a last line that is not full, the first ones."""
     lines = x.reshape(len(x), -1, width) if x.shape[-1] % width == 0 else x.flatten(1, -2)
-    keep = kept(seed, site, lines.shape[1], width)[..., : lines.shape[2]] if SHARE else True
+    keep = keep_mask(seed, site, lines.shape[1], width)[..., : lines.shape[2]] if SHARE else True
     return torch.where(torch.as_tensor(keep, device=x.device), lines / (1 - SHARE), 0.0).view(x.shape)
 
 
@@ -89,7 +89,7 @@ def same(ours, reference, inputs, tolerance):
     grads = (torch.autograd.grad((out * g).sum(), inputs) for out in (ours, reference))
     pairs += list(zip(*grads, strict=True))
     if ON_GPU:
-        torch.cuda.synchronize()  # gradients of matrices have a stream of their own
+        torch.cuda.synchronize()  # gradients of matrices have a separate stream
     for number, (a, b) in enumerate(pairs):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         a, b = a.detach().double(), b.detach().double()
@@ -151,7 +151,7 @@ def test_cross_block(share, setting, tokens):
 
 def test_a_share_of_the_elements_is_dropped_whatever_becomes_of_others():
     seed = torch.tensor([1, 2], dtype=torch.int32)
-    masks = [kept(seed, site, 300, 400) for site in (2, 3)]
+    masks = [keep_mask(seed, site, 300, 400) for site in (2, 3)]
     for mask in masks:
         assert (mask.float().mean((1, 2)) - 0.75).abs().max() < 0.005
     mask = masks[0][0]
@@ -170,11 +170,11 @@ def stack_of(precision, device):
     shape = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16, dropout=0.0)
     plan, rng = Plan(shape, batch=16, history=6, precision=precision), np.random.default_rng(0)
     walks = Sequences.of([rng.integers(30, size=9).tolist() for _ in range(12)])
-    found = Stack(walks, Vocabulary((5, 6)), plan, R, device)
+    runs = Stack(walks, Vocabulary((5, 6)), plan, R, device)
     codes = np.stack([np.arange(30) // 6, np.arange(30) % 6], 1)
     for run in range(R):
-        found.put(run, new_weights(plan.shape, len(found.vocabulary), run), codes)
-    return found
+        runs.put(run, new_weights(plan.shape, len(runs.vocabulary), run), codes)
+    return runs
 
 
 def tokens_of(*shape):
@@ -246,7 +246,7 @@ def test_a_batch_of_nothing_has_no_loss(setting):
 @pytest.mark.parametrize("steps", [1, 3, 400])
 def test_adam(steps):
     """Many numbers and few, with a copy in another dtype and without, runs at different steps."""
-    found = []
+    results = []
     for part in (kernel_step, plain_step):
         generator = torch.Generator().manual_seed(0)
         weights, first, second = (
@@ -257,24 +257,24 @@ def test_adam(steps):
         grads = [torch.randn(w.shape, generator=generator).to(copy) for w, copy in zip(weights, copies, strict=True)]
         step = torch.tensor([1.0, float(steps)], device=DEVICE)
         part.adam(weights, copies, grads, first, second, step, 1e-2)
-        found.append([*weights, *copies, *first, *second])
-    for ours, plain in zip(*found, strict=True):
+        results.append([*weights, *copies, *first, *second])
+    for ours, plain in zip(*results, strict=True):
         rtol = 1e-2 if ours.dtype == torch.bfloat16 else 1e-4
         torch.testing.assert_close(ours.float(), plain.float(), rtol=rtol, atol=1e-6)
 
 
-@pytest.mark.skipif(ON_GPU, reason="float32 on a CPU; the GPU has a test of its own")
+@pytest.mark.skipif(ON_GPU, reason="float32 on a CPU; the GPU has a separate test")
 def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
     stack = stack_of("float32", "cpu")
     list(stack.epoch([3, 4], [0, 0]))
     stack.at.zero_()
     batch, weights = stack.batch(), list(stack.copies.values())
     layers = Layers(KernelDropout(0.0, torch.zeros(R, dtype=torch.int32)), "cpu")
-    found = []
+    results = []
     for parts in (layers.parts, network.ForwardParts()):
         losses = network.loss(stack.copies, stack.plan.shape, 2, batch, 0.0, parts)
-        found.append([losses.detach(), *torch.autograd.grad(losses.sum(), weights)])
-    for ours, plain in zip(*found, strict=True):
+        results.append([losses.detach(), *torch.autograd.grad(losses.sum(), weights)])
+    for ours, plain in zip(*results, strict=True):
         assert float((ours - plain).norm() / plain.norm()) < 1e-4
 
 
@@ -293,18 +293,18 @@ def test_a_run_learns_in_a_stack_that_shrinks_what_it_learns_alone(monkeypatch):
     table = SidTable(np.arange(24), np.stack([np.arange(24) // 6, np.arange(24) % 6], 1), (4, 6))
     walks = Sequences.of([[(user + step) % 24 for step in range(7)] for user in range(8)])
     plan = Plan(Shape(1, 64, 64, 4, 16, dropout=0.3), epochs=3, batch=32, beams=2, learning_rate=1e-3)
-    found = []
+    results = []
     for seeds in ((0, 1), (1,)):
         *_, last = train_stack([TrainingRun("a", table, seed) for seed in seeds], walks, plan, DEVICE, at_once=2)
         assert (last.run.seed, last.epoch) == (1, 2)
-        found.append([entry["loss"] for entry in last.log])
-    np.testing.assert_allclose(*found, rtol=5e-3 if ON_GPU else 1e-5)
+        results.append([entry["loss"] for entry in last.log])
+    np.testing.assert_allclose(*results, rtol=5e-3 if ON_GPU else 1e-5)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
 def test_a_stack_of_kernels_learns_as_a_compiled_one_does(monkeypatch):
-    found = []
+    results = []
     for kernels in (True, False):
         if not kernels:
             monkeypatch.setattr(backend, "kernels_serve", lambda *_: False)
@@ -314,6 +314,6 @@ def test_a_stack_of_kernels_learns_as_a_compiled_one_does(monkeypatch):
         for epoch in range(4):
             list(stack.epoch([3, 4], [epoch, epoch]))
             losses.append(stack.losses())
-        found.append(losses)
-    np.testing.assert_allclose(*found, rtol=5e-3)
-    assert (np.array(found[0])[-1] < np.array(found[0])[0]).all()
+        results.append(losses)
+    np.testing.assert_allclose(*results, rtol=5e-3)
+    assert (np.array(results[0])[-1] < np.array(results[0])[0]).all()
