@@ -5,14 +5,14 @@
     python experiments/tiger_tables.py experiments/results/tiger.jsonl
 
 One line of JSON is written per (dataset, tokenizer, seed) as it is done; lines already there are not run again, so the
-list can be worked off in pieces: --minutes stops in time (runs that it cuts short are kept apart, in *.cut.jsonl), and
-several processes can share a card, a dataset each. One cell alone, its codes made on the way:
+list can be run in pieces: --minutes stops in time (runs that it cuts short go to *.cut.jsonl), and several processes
+can share a card, a dataset each. One cell alone, its codes made first:
 
     python experiments/tiger.py CODES -o cell.jsonl --data DATA --datasets toys --tokenizers prq-kmeans --seeds 0
 
 (minutes on a GPU; on two CPU cores an epoch on Last.fm takes half an hour, and runs stop after 14 to 170 epochs).
 
-What bfloat16 changes (the tables compare it with the runs above, where this file lies beside theirs):
+What bfloat16 changes (the tables compare it with the runs above if this file is in the same folder):
 
     python experiments/tiger.py CODES -o experiments/results/tiger.float32.jsonl --precision float32 --datasets lastfm
 """
@@ -40,28 +40,29 @@ def run_list(datasets: list[str], tokenizers: list[str], seeds: list[int]) -> li
 
     def rank(name: str) -> int:
         groups = (MAIN, OTHERS, CONTROLS, TOKENIZERS, BEYOND)
-        return next(place for place, names in enumerate(groups) if name in names)
+        return next(index for index, names in enumerate(groups) if name in names)
 
     runs = [
-        (rank(name), seed, place, name)
-        for place, name in enumerate(tokenizers)
+        (rank(name), seed, index, name)
+        for index, name in enumerate(tokenizers)
         for seed in (seeds if name in MAIN or name in BEYOND else seeds[:1])
     ]
     return [(dataset, name, seed) for dataset in datasets for _, seed, _, name in sorted(runs)]
 
 
 def training_runs(codes: Path, runs: list[tuple[str, str, int]]) -> list:
+    """The runs whose codes exist, ready to be trained."""
     from sidkit import SidTable
     from sidkit.retriever.runs import TrainingRun
 
     ready = []
     for dataset, name, seed in runs:
-        place = codes / dataset / f"{name}-{seed}.npy"
-        if not place.exists():
+        path = codes / dataset / f"{name}-{seed}.npy"
+        if not path.exists():
             print(f"no codes for {name}, seed {seed} on {dataset} yet", flush=True)
             continue
-        found = np.load(place).astype(np.int64)
-        ready.append(TrainingRun(name, SidTable(np.arange(len(found)), found, SIZES), seed))
+        table = np.load(path).astype(np.int64)
+        ready.append(TrainingRun(name, SidTable(np.arange(len(table)), table, SIZES), seed))
     return ready
 
 
@@ -97,8 +98,8 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--tokenizers", default=",".join(TOKENIZERS))
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--at-once", type=int, default=8, help="runs trained side by side")
-    parser.add_argument("--minutes", type=float, default=0.0, help="stop after so long")
+    parser.add_argument("--at-once", type=int, default=8, help="runs trained at once")
+    parser.add_argument("--minutes", type=float, default=0.0, help="stop after this time; 0: when all are done")
     parser.add_argument("--room", type=float, default=0.0, help="begin no dataset with fewer minutes left")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--epochs", type=int, default=200)
@@ -122,8 +123,8 @@ def main() -> None:
     device = torch.device(find_device(options.device))
     done = set()
     if options.output.exists():
-        found = map(json.loads, options.output.read_text().splitlines())
-        done = {(line["dataset"], line["tokenizer"], line["seed"]) for line in found}
+        lines = map(json.loads, options.output.read_text().splitlines())
+        done = {(line["dataset"], line["tokenizer"], line["seed"]) for line in lines}
     seeds = [int(seed) for seed in options.seeds.split(",")]
     wanted = run_list(datasets, tokenizers, seeds)
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +147,7 @@ def main() -> None:
 
 
 def print_epoch(dataset: str):
-    """A line for every run's epoch."""
+    """A function that prints a line for every epoch of a run."""
     start = time.monotonic()
 
     def report(outcome) -> None:

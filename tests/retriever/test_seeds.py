@@ -64,8 +64,8 @@ def losses_in(folder):
     ]
 
 
-def same_bits(some, others):
-    return all(torch.equal(some[seed][name], others[seed][name]) for seed in SEEDS for name in some[seed])
+def same_bits(one, other):
+    return all(torch.equal(one[seed][name], other[seed][name]) for seed in SEEDS for name in one[seed])
 
 
 class TestTraining:
@@ -85,17 +85,17 @@ class TestTraining:
 
     def test_the_summary_has_the_mean_and_standard_deviation_of_every_figure(self, trained):
         summary, folder = trained
-        kept = json.loads((folder / "seeds.json").read_text())
-        assert kept == summary.plain()
-        assert kept["seeds"] == list(SEEDS) == seeds_in(folder)
-        assert kept["plan"] == {name: value for name, value in asdict(PLAN).items() if name != "seed"}
+        saved = json.loads((folder / "seeds.json").read_text())
+        assert saved == summary.plain()
+        assert saved["seeds"] == list(SEEDS) == seeds_in(folder)
+        assert saved["plan"] == {name: value for name, value in asdict(PLAN).items() if name != "seed"}
         figures = [Retriever.load(folder / f"seed-{seed}", "cpu").facts["test"] for seed in SEEDS]
-        assert [kept["figures"][str(seed)]["test"] for seed in SEEDS] == figures
+        assert [saved["figures"][str(seed)]["test"] for seed in SEEDS] == figures
         for name in figures[0]:
             values = [one[name] for one in figures]
-            assert kept["means"][name] == pytest.approx(np.mean(values))
-            assert kept["stds"][name] == pytest.approx(np.std(values, ddof=1))
-        assert kept["stds"]["item_ndcg@20"] > 0
+            assert saved["means"][name] == pytest.approx(np.mean(values))
+            assert saved["stds"][name] == pytest.approx(np.std(values, ddof=1))
+        assert saved["stds"]["item_ndcg@20"] > 0
 
     def test_one_seed_has_no_standard_deviation(self):
         assert means_and_stds([{"a": 0.1}]) == ({"a": 0.1}, {})
@@ -111,18 +111,18 @@ class TestTraining:
         left = {path.name for path in (tmp_path / "run.unfinished").iterdir()}
         assert left == {f"seed-{seed}" for seed in SEEDS[:2]}
         summary = train_seeds(*data, tmp_path / "run", SEEDS, PLAN, "cpu", resume=True, at_once=at_once)
-        whole, folder = trained if at_once == 1 else stacked
+        never_stopped, folder = trained if at_once == 1 else stacked
         assert same_bits(weights_in(tmp_path / "run"), weights_in(folder))
-        assert summary.plain()["means"] == whole.plain()["means"]
+        assert summary.plain()["means"] == never_stopped.plain()["means"]
         assert losses_in(tmp_path / "run") == losses_in(folder)
         assert not (tmp_path / "run.unfinished").exists()
 
     def test_all_runs_of_a_stack_are_saved_when_a_save_is_due(self, data, tmp_path, monkeypatch):
-        asked, saved = [], []
-        monkeypatch.setattr(Checkpoint, "due", lambda self: not asked.append(len(asked)) and len(asked) == 2)
-        monkeypatch.setattr(Checkpoint, "save", lambda self, key, *_: saved.append(key))
+        calls, keys = [], []
+        monkeypatch.setattr(Checkpoint, "due", lambda self: not calls.append(len(calls)) and len(calls) == 2)
+        monkeypatch.setattr(Checkpoint, "save", lambda self, key, *_: keys.append(key))
         train_seeds(*data, tmp_path / "run", (0, 1), replace(PLAN, epochs=3), "cpu", at_once=2)
-        assert saved == ["seed-0", "seed-1"] * 2  # after the second epoch, and at the end
+        assert keys == ["seed-0", "seed-1"] * 2  # after the second epoch, and at the end
 
     def test_a_resumed_training_may_have_more_seeds(self, data, tmp_path, monkeypatch):
         monkeypatch.setattr(Checkpoint, "due", lambda self: True)

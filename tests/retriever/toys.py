@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from sidkit import SidTable
 from sidkit.data.sequences import Sequences
+from sidkit.retriever.model import Shape, new_weights
+
+SMALL = Shape(layers=2, d_model=32, d_ff=48, heads=3, d_kv=8)
 
 
 def shop(items=60, sizes=(8, 8, 8), seed=0, twins=20):
@@ -55,3 +61,38 @@ class StopAt:
     def note(self, text):
         if all(word in text for word in self.words):
             raise KeyboardInterrupt
+
+
+@cache
+def fresh_weights(shape, words, seed):
+    """`new_weights`, drawn once; not to be written to."""
+    return new_weights(shape, words, seed)
+
+
+def peaked(weights, by=4.0):
+    """Fresh weights give nearly equal chances; sharper attention and biases make the beams differ."""
+    return {name: value * by if "q" in name or "bias" in name else value for name, value in weights.items()}
+
+
+def padded(sequences, split, tokens, chosen, levels=3):
+    """What transformers takes: histories padded on the left, and the targets."""
+    width = int(split.length[chosen].max()) * levels
+    inputs = np.zeros((len(chosen), width), np.int64)
+    for row, example in enumerate(chosen):
+        at, n = split.position[example], split.length[example]
+        inputs[row, width - n * levels :] = tokens[sequences.rows[at - n : at]].ravel()
+    return torch.tensor(inputs), torch.tensor(tokens[sequences.rows[split.position[chosen]]])
+
+
+def generated(model, inputs, beams, *processors, levels=3):
+    best = model.generate(
+        input_ids=inputs,
+        attention_mask=(inputs != 0).long(),
+        num_beams=beams,
+        num_return_sequences=beams,
+        max_length=1 + levels,
+        logits_processor=list(processors),
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    return best.sequences.view(len(inputs), beams, -1)[:, :, 1:], best.sequences_scores.view(len(inputs), beams)

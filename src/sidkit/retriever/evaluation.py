@@ -1,4 +1,4 @@
-"""A split of the users, and how well a model ranks what each of them took next."""
+"""How well a model ranks the next item of every user of a split."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ from ..data.sequences import Sequences
 from ..progress import Progress, Silent
 from ..sids.table import SidTable
 from ..sids.trie import Trie
-from .beams import PLAIN, DeviceTrie, blocks_for, stacked_search
+from .backend import choose_blocks
+from .beams import stacked_search
 from .data import Split, Vocabulary, examples
+from .device_trie import DeviceTrie
 from .metrics import Judge, Tally
 from .model import Shape, Weights
+from .search_blocks import PLAIN_BLOCKS
 
 __all__ = ["Evaluator", "JointEvaluator"]
 
 Tensor = Any
-TOGETHER = 1 << 25  # logits of beams that are searched at once in plain torch: some 700 MB
-FUSED, USERS = 1 << 27, 8192  # by kernels, which hold one level's at a time; and of so many users at most
-JUDGED = 1 << 16  # users whose figures are taken at once
+PLAIN_LOGITS = 1 << 25  # of all beams that are searched at once in plain torch: about 700 MB
+KERNEL_LOGITS = 1 << 27  # the same by kernels, which hold one level's at a time
+MOST_USERS = 8192  # whose beams are searched at once
+SCORED_USERS = 1 << 16  # whose figures are computed at once
 
 
-def users_at_once(sizes: Sequence[int], beams: int, fused: bool = False) -> int:
-    """Users whose beams (of all runs) are searched together, so that memory is bounded whatever the codebook."""
-    most = FUSED // max(sizes) if fused else TOGETHER // (1 + sum(sizes))
-    return min(USERS, max(1, most // beams))
+def users_at_once(sizes: Sequence[int], beams: int, kernels: bool = False) -> int:
+    """Users whose beams (of all runs) are searched at once, so that memory is bounded whatever the codebook."""
+    most = KERNEL_LOGITS // max(sizes) if kernels else PLAIN_LOGITS // (1 + sum(sizes))
+    return min(MOST_USERS, max(1, most // beams))
 
 
 class Evaluator:
@@ -45,14 +49,14 @@ class Evaluator:
         trie: Trie | None = None,
         invalid_consumes_rank: bool = False,
     ) -> None:
-        found = examples(sequences, split, history)
-        self.by_length = np.argsort(found.length, kind="stable")
-        self.longest = found.length[self.by_length]  # up to each of them
+        held_out = examples(sequences, split, history)
+        self.by_length = np.argsort(held_out.length, kind="stable")
+        self.longest = held_out.length[self.by_length]  # of the users up to each
         self.trie, self.vocabulary = trie or Trie.of(table), Vocabulary(table.sizes)
         self.judge = Judge(self.trie, len(table), device, invalid_consumes_rank=invalid_consumes_rank)
         self.tokens = torch.as_tensor(self.vocabulary.tokens(table.codes), device=device)
         self.items = torch.as_tensor(sequences.rows, device=device)
-        self.position = torch.as_tensor(found.position[self.by_length], device=device)
+        self.position = torch.as_tensor(held_out.position[self.by_length], device=device)
         self.length = torch.as_tensor(self.longest, device=device)
 
     def __len__(self) -> int:
@@ -65,15 +69,15 @@ class Evaluator:
         return JointEvaluator([self])(weights, shape, beams, constrained, progress)[0]
 
     def sums(self, leaf: Tensor) -> dict[str, Tensor]:
-        """leaf: (n, beams) of the users sorted by length."""
+        """Sums of all figures. leaf: (n, beams) of the users sorted by length."""
         target, total = self.items[self.position], dict[str, Tensor]()
-        for some, wanted in zip(leaf.split(JUDGED), target.split(JUDGED), strict=True):
-            part = self.judge.sums(some, wanted)
+        for leaves, targets in zip(leaf.split(SCORED_USERS), target.split(SCORED_USERS), strict=True):
+            part = self.judge.sums(leaves, targets)
             total = {name: value + total.get(name, 0) for name, value in part.items()}
         return total
 
     def histories(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Of some users, sorted by length: the items (n, longest), padded on the left, and which places hold one."""
+        """Of users start to stop, sorted by length: items (n, longest), padded on the left, and which are real."""
         back = torch.arange(int(self.longest[stop - 1]), 0, -1, device=self.items.device)
         items = self.items[(self.position[start:stop, None] - back).clamp(min=0)]
         return items, back <= self.length[start:stop, None]
@@ -97,8 +101,8 @@ class JointEvaluator:
         at_once = self._at_once(weights, shape, beams)
         for start in range(0, users, at_once):
             stop = min(start + at_once, users)
-            items, there = self.evaluators[0].histories(start, stop)
-            tokens = torch.where(there[..., None], self.tokens[:, items], 0).flatten(2)
+            items, real = self.evaluators[0].histories(start, stop)
+            tokens = torch.where(real[..., None], self.tokens[:, items], 0).flatten(2)
             best = stacked_search(weights, shape, self.trie, tokens, beams, constrained)
             generated = (best.score > -torch.inf).sum(2).clamp(min=1)
             valid += ((best.leaf >= 0).sum(2) / generated.double()).sum(1)
@@ -111,5 +115,5 @@ class JointEvaluator:
 
     def _at_once(self, weights: Weights, shape: Shape, beams: int) -> int:
         longest = int(self.evaluators[0].longest.max(initial=0)) * self.trie.levels
-        fused = blocks_for(weights, shape, self.trie.levels, USERS, longest, beams) is not PLAIN
-        return users_at_once(self.trie.sizes, beams * len(self.evaluators), fused)
+        blocks = choose_blocks(weights, shape, self.trie.levels, MOST_USERS, longest, beams)
+        return users_at_once(self.trie.sizes, beams * len(self.evaluators), blocks is not PLAIN_BLOCKS)

@@ -1,4 +1,4 @@
-"""How a training went, epoch by epoch, in files that people and TensorBoard read."""
+"""The log of a training, epoch by epoch, in files that people and TensorBoard read."""
 
 from __future__ import annotations
 

@@ -17,9 +17,10 @@ from ..errors import InputError, SpecError
 from ..progress import Progress
 from ..sids.table import SidTable
 from ..sids.trie import Trie
-from .beams import DeviceTrie, beam_search
+from .beams import beam_search
 from .data import Split, Vocabulary, require_known
 from .device import dtype_of
+from .device_trie import DeviceTrie
 from .evaluation import Evaluator, users_at_once
 from .metrics import Tally
 from .model import Weights
@@ -51,9 +52,9 @@ class Retriever:
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Retriever:
         """A retriever from the folder that `sidkit train` wrote."""
-        place = torch.device(find_device(device))
+        where = torch.device(find_device(device))
         table, plan, weights, facts = load(Path(folder))
-        return cls(table, plan, {name: value.to(place) for name, value in weights.items()}, facts, place)
+        return cls(table, plan, {name: value.to(where) for name, value in weights.items()}, facts, where)
 
     def recommend(
         self, history: Sequence[Any], k: int = 10, within: Any = None, beams: int | None = None
@@ -61,7 +62,7 @@ class Retriever:
         """The k likeliest next items for a history of item ids, oldest first, best first.
 
         within   item ids to choose from (in stock, fresh ...), or a mask over the table's rows; all items by default
-        beams    SIDs that are looked at: those of the training, or k if that is more
+        beams    SIDs that are searched; by default as many as in training, or k if that is more
         """
         return self.recommend_many([history], k, within, beams)[0]
 
@@ -74,13 +75,13 @@ class Retriever:
         rows, beams = self._histories(histories), self._beams(beams, max(k, self.plan.beams))
         trie = self.trie if within is None else Trie.of(self.table, self._rows(within))
         device_trie = self._device_trie if within is None else self._on_device(trie)
-        found, at_once = list[list[Recommendation]](), users_at_once(self.table.sizes, beams)
+        ranked, at_once = list[list[Recommendation]](), users_at_once(self.table.sizes, beams)
         for start in range(0, len(rows), at_once):
             tokens = self._tokens(rows[start : start + at_once])
-            best = beam_search(self._fast, self.plan.shape, device_trie, tokens, beams)
-            ranked = zip(best.leaf.tolist(), best.score.tolist(), strict=True)
-            found += [self._items(trie, leaves, scores, k) for leaves, scores in ranked]
-        return found
+            best = beam_search(self._fast_weights, self.plan.shape, device_trie, tokens, beams)
+            users = zip(best.leaf.tolist(), best.score.tolist(), strict=True)
+            ranked += [self._items(trie, leaves, scores, k) for leaves, scores in users]
+        return ranked
 
     def evaluate(
         self,
@@ -101,12 +102,12 @@ class Retriever:
         beams = self._beams(beams, self.plan.beams)
         constrained = self.plan.constrained if constrained is None else constrained
         trie = Trie.of(self.table, None if within is None else self._rows(within))
-        judge = Evaluator(self.table, sequences, split, self.plan.history, self.device, trie, invalid_consumes_rank)
-        if not len(judge):
+        evaluator = Evaluator(self.table, sequences, split, self.plan.history, self.device, trie, invalid_consumes_rank)
+        if not len(evaluator):
             raise InputError(f"no sequence is long enough for the {split} split")
         if progress is not None:
-            progress.start(label, len(judge))
-        return judge(self._fast, self.plan.shape, beams, constrained, progress)
+            progress.start(label, len(evaluator))
+        return evaluator(self._fast_weights, self.plan.shape, beams, constrained, progress)
 
     @cached_property
     def trie(self) -> Trie:
@@ -117,13 +118,14 @@ class Retriever:
         return self._on_device(self.trie)
 
     @cached_property
-    def _fast(self) -> Weights:
+    def _fast_weights(self) -> Weights:
         return in_dtype(self.weights, dtype_of(self.plan.precision, self.device))
 
     def _on_device(self, trie: Trie) -> DeviceTrie:
         return DeviceTrie(trie, Vocabulary(self.table.sizes), self.device)
 
     def _rows(self, ids: Any) -> Any:
+        """Item ids as table rows; a mask as it is."""
         mask = np.asarray(ids)
         if mask.dtype == bool:
             if mask.shape != (len(self.table),):
@@ -137,13 +139,13 @@ class Retriever:
             raise InputError(f"no item {item!r} among the {len(self.table):,} this retriever was trained on")
         return row
 
-    def _beams(self, asked: int | None, default: int) -> int:
-        if asked is not None and asked < 1:
-            raise SpecError(f"beams must be at least 1, not {asked}")
-        return default if asked is None else asked
+    def _beams(self, requested: int | None, default: int) -> int:
+        if requested is not None and requested < 1:
+            raise SpecError(f"beams must be at least 1, not {requested}")
+        return default if requested is None else requested
 
     def _histories(self, histories: Sequence[Sequence[Any]]) -> list[list[int]]:
-        """The rows of the latest items of each."""
+        """The table rows of the latest items of each history."""
         rows = [[self._row(item) for item in history][-self.plan.history :] for history in histories]
         if not rows or not all(rows):
             raise InputError("a history needs at least one item")
@@ -153,17 +155,18 @@ class Retriever:
         """(n, W) tokens, padded on the left."""
         vocabulary, levels = Vocabulary(self.table.sizes), len(self.table.sizes)
         padded = np.zeros((len(rows), max(map(len, rows)) * levels), np.int64)
-        for place, history in enumerate(rows):
+        for user, history in enumerate(rows):
             tokens = vocabulary.tokens(self.table.codes[history])
-            padded[place, padded.shape[1] - len(history) * levels :] = tokens.ravel()
+            padded[user, padded.shape[1] - len(history) * levels :] = tokens.ravel()
         return torch.as_tensor(padded, device=self.device)
 
     def _items(self, trie: Trie, leaves: list[int], scores: list[float], k: int) -> list[Recommendation]:
-        found: list[Recommendation] = []
+        """The first k items of SIDs that are ranked best first."""
+        items: list[Recommendation] = []
         for leaf, score in zip(leaves, scores, strict=True):
             for row in trie.items(leaf) if leaf >= 0 else ():
                 sid = tuple(int(code) for code in self.table.codes[row])
-                found.append(Recommendation(self.table.ids[int(row)].as_py(), sid, score))
-            if len(found) >= k:
+                items.append(Recommendation(self.table.ids[int(row)].as_py(), sid, score))
+            if len(items) >= k:
                 break
-        return found[:k]
+        return items[:k]

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from ...retriever.beams import DeviceTrie, totals
+from ...retriever.device_trie import DeviceTrie
+from ...retriever.search_blocks import totals
 from .network import PLAIN, Blocks, Dropout, Packed, add, embed, encode, layers
 from .weights import Weights
 
@@ -53,7 +54,7 @@ def beam_search(
         parent = best // widest
         node = (torch.gather(begin, 2, parent) + best % widest).clamp(max=len(codes) - 1)
         token = codes[node] + offset
-    leaf = trie.own(torch.where(score == -torch.inf, -1, node))
+    leaf = trie.leaves_of_runs(torch.where(score == -torch.inf, -1, node))
     return Beams(leaf[0], score[0])
 
 

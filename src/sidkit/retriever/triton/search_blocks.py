@@ -1,9 +1,9 @@
-"""The decoder's blocks for beam search as Triton kernels: decode.py's PLAIN, with no detour through memory.
+"""The blocks of a beam search as Triton kernels: those of ../search_blocks.py with fewer trips to memory.
 
-A beam search moves few numbers per product: a beam's state is read and written, and whatever lies between (queries,
-keys, hidden layers, all but a level's logits) stays in the processor. Keys and values of earlier tokens are read where
-they were written, through the beams' origins, never copied along. Matrix products take the dtype of the matrices,
-everything else is float32. Equal to PLAIN within rounding (tests/test_fused_decode.py).
+A beam search moves few numbers per product: a beam's state is read and written, and what is computed in between
+(queries, keys, hidden layers, all but a level's logits) stays in the processor. Keys and values of earlier tokens are
+read where they were written, through the beams' origins, and never copied. Matrix products take the dtype of the
+matrices, everything else is float32. Equal to the plain blocks within rounding (tests/retriever/test_triton_beams.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import torch
 import triton
 
-from ..beams import Blocks
 from ..model import Shape, Weights
 from ..network import embed, encoder_bias
-from . import decode_kernels as kernels
-from .calls import attention, matmul_add, norm_matmul
+from ..search_blocks import SearchBlocks
+from . import search_kernels as kernels
+from .t5_blocks import attention, matmul_add, norm_matmul
 
-__all__ = ["FUSED"]
+__all__ = ["KERNEL_BLOCKS"]
 
 Tensor = Any
 TILES: dict[str, dict[str, int]] = {
@@ -31,40 +31,41 @@ TILES: dict[str, dict[str, int]] = {
 
 
 def _tile(kernel: str, x: Tensor) -> dict[str, int]:
-    """How a kernel cuts its work: rows stay in registers, stages of the matrices in shared memory."""
+    """The sizes of a kernel's tiles: rows stay in registers, stages of the matrices in shared memory."""
     tile, d = TILES[kernel], x.shape[2]
     if d > 128:
         tile = tile | {"BM": 64, "num_warps": 8}
-    stages = (_room(x.device) - 2 * tile["BM"] * d) // (256 * d)  # two matrices, 64 columns at a time, and the rows
+    rows, stage = 2 * tile["BM"] * d, 256 * d  # bytes; a stage has 64 columns of two matrices
+    stages = (_shared_memory(x.device) - rows) // stage
     return tile | {"D": d, "num_stages": max(1, min(tile["num_stages"], stages))}
 
 
 @cache
-def _room(device: Any) -> int:
-    """Bytes of shared memory that a program may have."""
+def _shared_memory(device: Any) -> int:
+    """Bytes of shared memory that a program may use."""
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin if device.type == "cuda" else 1 << 18
 
 
 def self_block(
     x: Tensor, scale: Tensor, qkv: Tensor, o: Tensor, bias: Tensor, past: list[Tensor], origin: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """As in decode.py; after the last token there is nothing to keep, and what is returned as kept is empty."""
+    """As in ../search_blocks.py; the keys and values of the last token are not needed, and are returned empty."""
     (R, n, _), heads, levels = x.shape, bias.shape[1], bias.shape[2]
     size, out = o.shape[1] // heads, torch.empty_like(x)
-    kept = torch.empty(R, n if len(past) + 1 < levels else 0, 2, heads, size, dtype=qkv.dtype, device=x.device)
+    latest = torch.empty(R, n if len(past) + 1 < levels else 0, 2, heads, size, dtype=qkv.dtype, device=x.device)
     users = past[0].shape[1] if past else n
-    pasts, origins = [*past, *[kept] * (3 - len(past))], [*origin[1:], *[bias] * (3 - len(origin))]
+    pasts, origins = [*past, *[latest] * (3 - len(past))], [*origin[1:], *[bias] * (3 - len(origin))]
     tile = _tile("self_block", x) | ({"num_warps": 8} if size > 64 else {})
     kernels.self_block[triton.cdiv(n, tile["BM"]), R](
-        x, scale, qkv, o, bias, *pasts, *origins[:2], out, kept,
+        x, scale, qkv, o, bias, *pasts, *origins[:2], out, latest,
         n, *(one.shape[1] for one in pasts), scale.stride(0), qkv.stride(0), o.stride(0),
         T=len(past) + 1, LEVELS=levels, BEAMS=n // users, H=heads, E=size, **tile,
     )  # fmt: skip
-    return out, kept
+    return out, latest
 
 
 def cross_block(x: Tensor, scale: Tensor, q: Tensor, o: Tensor, memory: Any) -> Tensor:
-    """memory: keys and values (R, n, W, 2, H, h), and whose token each is (R, n, W)."""
+    """As in ../search_blocks.py; memory: keys and values (R, n, W, 2, H, h), and 0 or -1 for padding (R, n, W)."""
     both, owner = memory
     (R, users), heads = owner.shape[:2], both.shape[4]
     queries = norm_matmul(x, scale, q).view(R, users, -1, heads, both.shape[5])
@@ -74,6 +75,7 @@ def cross_block(x: Tensor, scale: Tensor, q: Tensor, o: Tensor, memory: Any) -> 
 
 
 def feed_forward(x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor) -> Tensor:
+    """As in ../network.py, without dropout. x: (R, n, d), wi: (R, d, f), wo: (R, f, d)."""
     (R, n, _), out, tile = x.shape, torch.empty_like(x), _tile("feed_forward", x)
     kernels.feed_forward[triton.cdiv(n, tile["BM"]), R](
         x, scale, wi, wo, out, n, scale.stride(0), wi.stride(0), wo.stride(0), F=wi.shape[2], **tile
@@ -82,25 +84,27 @@ def feed_forward(x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor) -> Tensor:
 
 
 def score(x: Tensor, final: Tensor, shared: Tensor, first: int, size: int) -> tuple[Tensor, Tensor]:
+    """As in ../search_blocks.py. x: (R, n, d) -> (R, n, size), (R, n)."""
     (R, n, _), tile = x.shape, _tile("score", x)
-    out, whole = torch.empty(R, n, size, device=x.device), torch.empty(R, n, device=x.device)
+    out, log_sum = torch.empty(R, n, size, device=x.device), torch.empty(R, n, device=x.device)
     kernels.score[triton.cdiv(n, tile["BM"]), R](
-        x, final, shared, out, whole, n, shared.shape[1], first, size, final.stride(0), **tile
+        x, final, shared, out, log_sum, n, shared.shape[1], first, size, final.stride(0), **tile
     )
-    return out, whole
+    return out, log_sum
 
 
-def totals(base: Tensor, chances: Tensor, begin: Tensor, stop: Tensor, codes: Tensor, widest: int) -> Tensor:
+def totals(base: Tensor, scores: Tensor, begin: Tensor, stop: Tensor, codes: Tensor, widest: int) -> Tensor:
+    """As in ../search_blocks.py. base, begin, stop: (R, n, k), scores: (R, n, k, size) -> (R, n, k, widest)."""
     out, columns = torch.empty(*base.shape, widest, device=base.device), min(256, triton.next_power_of_2(widest))
     rows, base, begin, stop = 2048 // columns, base.contiguous(), begin.contiguous(), stop.contiguous()
     kernels.totals[triton.cdiv(base.numel(), rows), triton.cdiv(widest, columns)](
-        base, chances, begin, stop, codes, out, base.numel(), chances.shape[-1], widest, BM=rows, BC=columns
+        base, scores, begin, stop, codes, out, base.numel(), scores.shape[-1], widest, BM=rows, BC=columns
     )
     return out
 
 
 def read(weights: Weights, shape: Shape, tokens: Tensor) -> list[Any]:
-    """What every layer's cross_block takes as memory."""
+    """tokens: (R, n, W) -> the memory that cross_block takes, for every layer."""
     (R, n, width), w = tokens.shape, weights
     slot, owner = torch.zeros_like(tokens[0]), (tokens != 0).long() - 1
     x, bias = embed(w["shared"], tokens, 0.0), encoder_bias(w["encoder.bias"], width).contiguous()
@@ -113,4 +117,4 @@ def read(weights: Weights, shape: Shape, tokens: Tensor) -> list[Any]:
     return [(one.view(R, n, width, 2, shape.heads, shape.d_kv), owner) for one in both]
 
 
-FUSED = Blocks(read, self_block, cross_block, feed_forward, score, totals)
+KERNEL_BLOCKS = SearchBlocks(read, self_block, cross_block, feed_forward, score, totals)

@@ -1,9 +1,9 @@
-"""T5's blocks on a GPU: the calls of the Triton kernels in fused_kernels.py, forward and backward.
+"""T5's blocks on a GPU, forward and backward: the launches of matmul_kernels.py and attention_kernels.py.
 
 Fewer, larger steps than a compiler finds, for models as small as TIGER's. Shapes as in network.py: R runs, each with
 its own weights. Matrix products take the dtype of the matrices (bfloat16), everything else is float32. Nothing random
-is stored: whether an element is dropped is a hash of the run's seed, the place in the model and where the element is,
-computed again for the gradient. fused_layers.py makes a model of them.
+is stored: whether an element is dropped is a hash of the run's seed, the dropout site in the model and the element's
+position, computed again for the gradient. layers.py makes a model of these blocks.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 import triton
 
-from . import kernels as kernels
+from . import attention_kernels, matmul_kernels
 
 __all__ = [
     "Drop",
     "attention",
     "attention_gradient",
-    "drops",
+    "drop_arguments",
     "hidden",
     "hidden_gradient",
     "matmul_add",
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 Tensor = Any
-Drop = tuple[float, Any, int]  # a share, a seed for every run (R,), and the number of a place in the model
-TILES: dict[str, dict[str, int]] = {  # as measured on an H200 with the paper's model
+Drop = tuple[float, Any, int]  # the share to drop, a seed for every run (R,), and the index of the dropout site
+TILES: dict[str, dict[str, int]] = {  # fastest on an H200 with the paper's model
     "norm_matmul": {"BM": 64, "BN": 64, "num_warps": 4, "num_stages": 3},
     "matmul_add": {"BM": 64, "BK": 64, "num_warps": 4, "num_stages": 4},
     "grad_hidden": {"BM": 64, "BN": 64, "num_warps": 4, "num_stages": 3},
@@ -40,14 +40,14 @@ TILES: dict[str, dict[str, int]] = {  # as measured on an H200 with the paper's 
 
 
 def _split(blocks: int, runs: int, columns: int) -> tuple[int, int]:
-    """Into how many programs to deal the column blocks of a row block, and how many each takes, to fill a GPU."""
+    """Over how many programs to divide the column blocks of a row block, and how many each takes, to fill a GPU."""
     wanted = max(1, -(-264 // (blocks * runs)))
     turns = max(1, columns // wanted)
     return -(-columns // turns), turns
 
 
-def drops(share: float) -> tuple[int, float]:
-    """The least hash that stays, as the bits of an int32, and what is left is multiplied by."""
+def drop_arguments(share: float) -> tuple[int, float]:
+    """The least hash that is kept, as the bits of an int32, and the factor of what is kept."""
     least = round(share * 2**32)
     return least if least < 2**31 else least - 2**32, 1 / (1 - share)
 
@@ -60,63 +60,63 @@ def norm_matmul(x: Tensor, scale: Tensor, w: Tensor) -> Tensor:
 def hidden(
     x: Tensor, scale: Tensor, w: Tensor, relu: bool = False, drop: Drop | None = None, keep: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """norm_matmul, or dropout(relu(norm_matmul)); and norm(x), (R, n, d), if it is to be kept for the gradient."""
+    """norm_matmul, or dropout(relu(norm_matmul)); and norm(x), (R, n, d), if the gradient will need it (keep)."""
     (R, n, d), m, tile = x.shape, w.shape[2], TILES["norm_matmul"]
     y = torch.empty(R, n, m, dtype=w.dtype, device=x.device)
-    kept = torch.empty(R, n, d, dtype=w.dtype, device=x.device) if keep else y
-    share, seed, place = drop or (0.0, y, 0)
+    normed = torch.empty(R, n, d, dtype=w.dtype, device=x.device) if keep else y
+    share, seed, site = drop or (0.0, y, 0)
     blocks = triton.cdiv(n, tile["BM"])
     split, turns = _split(blocks, R, triton.cdiv(m, tile["BN"]))
-    kernels.norm_matmul[blocks, split, R](
-        x, scale, w, y, kept, seed, n, m, scale.stride(0), w.stride(0), turns, place, *drops(share),
+    matmul_kernels.norm_matmul[blocks, split, R](
+        x, scale, w, y, normed, seed, n, m, scale.stride(0), w.stride(0), turns, site, *drop_arguments(share),
         D=d, RELU=relu, DROP=share > 0, KEEP=keep, **tile,
     )  # fmt: skip
-    return y, kept
+    return y, normed
 
 
 def matmul_add(x: Tensor, h: Tensor, w: Tensor, drop: Drop | None = None) -> Tensor:
     """x: (R, n, d) float32, h: (R, n, m), w: (R, m, d) -> x + dropout(h w), (R, n, d) float32."""
     (R, n, d), m, tile = x.shape, w.shape[1], TILES["matmul_add"]
     y = torch.empty_like(x)
-    share, seed, place = drop or (0.0, y, 0)
-    kernels.matmul_add[triton.cdiv(n, tile["BM"]), R](
-        x, h, w, y, seed, n, m, w.stride(0), place, *drops(share), D=d, DROP=share > 0, **tile
+    share, seed, site = drop or (0.0, y, 0)
+    matmul_kernels.matmul_add[triton.cdiv(n, tile["BM"]), R](
+        x, h, w, y, seed, n, m, w.stride(0), site, *drop_arguments(share), D=d, DROP=share > 0, **tile
     )
     return y
 
 
 def hidden_gradient(dy: Tensor, w: Tensor, h: Tensor, drop: Drop, relu: bool = False) -> tuple[Tensor, Tensor]:
-    """Of matmul_add: the gradient of h, through the relu and dropout of `hidden` as well if h had them; and dy as it
-    came through dropout."""
+    """Of matmul_add: the gradient of h, (R, n, m), through the relu and dropout of `hidden` as well if relu; and dy
+    through dropout, (R, n, d)."""
     (R, n, d), m, tile = dy.shape, w.shape[1], TILES["grad_hidden"]
-    dh, kept = torch.empty_like(h), torch.empty(R, n, d, dtype=w.dtype, device=dy.device)
-    share, seed, place = drop
+    dh, dropped = torch.empty_like(h), torch.empty(R, n, d, dtype=w.dtype, device=dy.device)
+    share, seed, site = drop
     blocks = triton.cdiv(n, tile["BM"])
     split, turns = _split(blocks, R, triton.cdiv(m, tile["BN"]))
-    kernels.grad_hidden[blocks, split, R](
-        dy, w, h, dh, kept, seed, n, m, w.stride(0), turns, place, *drops(share),
+    matmul_kernels.grad_hidden[blocks, split, R](
+        dy, w, h, dh, dropped, seed, n, m, w.stride(0), turns, site, *drop_arguments(share),
         D=d, RELU=relu, DROP=share > 0, **tile,
     )  # fmt: skip
-    return dh, kept
+    return dh, dropped
 
 
 def norm_gradient(x: Tensor, scale: Tensor, g: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
-    """Of x + f(norm_matmul(x)): the gradients of x and of scale."""
+    """Of x + f(norm_matmul(x)): the gradients of x, (R, n, d), and of scale, (R, d). g: (R, n, m), dy: (R, n, d)."""
     (R, n, d), m, tile = x.shape, w.shape[2], TILES["grad_norm"]
     dx, dscale = torch.empty_like(x), torch.zeros(R, d, device=x.device)
-    kernels.grad_norm[triton.cdiv(n, tile["BM"]), R](
+    matmul_kernels.grad_norm[triton.cdiv(n, tile["BM"]), R](
         x, scale, g, w, dy, dx, dscale, n, m, scale.stride(0), w.stride(0), D=d, **tile
     )
     return dx, dscale
 
 
 def _attention_arguments(q: Tensor, k: Tensor, mine: Tensor, owner: Tensor) -> tuple[list[int], dict[str, int]]:
-    """Strides by run, row and token, and sizes, in the kernels' order."""
+    """Strides by run, row and token and the counts, in the kernels' order; and the sizes of tiles."""
     (R, rows, A, heads, E), B = q.shape, k.shape[2]
-    whose = [mine.stride(0) if mine.ndim == 3 else 0, owner.stride(0) if len(owner) == R else 0]
+    owners = [mine.stride(0) if mine.ndim == 3 else 0, owner.stride(0) if len(owner) == R else 0]
     AP, BP = (max(16, triton.next_power_of_2(tokens)) for tokens in (A, B))
     size = {"AP": AP, "BP": BP, "E": E, "FULL": AP == A and BP == B}
-    return [*q.stride()[:3], *k.stride()[:3], *whose, rows, heads, A, B], size
+    return [*q.stride()[:3], *k.stride()[:3], *owners, rows, heads, A, B], size
 
 
 def attention(
@@ -127,10 +127,10 @@ def attention(
     (R, H, A, B) or None, mine: (rows, A) or (R, rows, A), owner: (R or 1, rows, B) -> (R, rows * A, H * h)."""
     R, rows, A, heads, E = q.shape
     out = torch.empty(R, rows * A, heads * E, dtype=q.dtype, device=q.device)
-    numbers, size = _attention_arguments(q, k, mine, owner)
-    share, seed, place = drop or (0.0, out, 0)
-    kernels.attend[rows, heads, R](
-        q, k, v, out if bias is None else bias, mine, owner, out, seed, *numbers, place, *drops(share),
+    strides, size = _attention_arguments(q, k, mine, owner)
+    share, seed, site = drop or (0.0, out, 0)
+    attention_kernels.attend[rows, heads, R](
+        q, k, v, out if bias is None else bias, mine, owner, out, seed, *strides, site, *drop_arguments(share),
         BIAS=bias is not None, DROP=share > 0, **size, **TILES["attend"],
     )  # fmt: skip
     return out
@@ -140,15 +140,15 @@ def attention_gradient(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mine: Tensor, owner: Tensor,
     do: Tensor, dq: Tensor, dk: Tensor, dv: Tensor, drop: Drop,
 ) -> Tensor | None:  # fmt: skip
-    """Writes dq, dk and dv, which are laid out as q, k and v; returns the gradient of bias."""
+    """Write dq, dk and dv, which are laid out as q, k and v; return the gradient of bias, (R, H, A, B)."""
     (R, rows, A, heads), B = q.shape[:4], k.shape[2]
-    numbers, size = _attention_arguments(q, k, mine, owner)
+    strides, size = _attention_arguments(q, k, mine, owner)
     tile = TILES["grad_attend"]
     chunks = triton.cdiv(rows, tile["ROWS"])
     part = do if bias is None else torch.empty(R, heads, chunks, A, B, device=q.device)
-    share, seed, place = drop
-    kernels.grad_attend[chunks, heads, R](
-        q, k, v, do if bias is None else bias, mine, owner, do, dq, dk, dv, part, seed, *numbers, place, *drops(share),
-        BIAS=bias is not None, DROP=share > 0, **size, **tile,
+    share, seed, site = drop
+    attention_kernels.grad_attend[chunks, heads, R](
+        q, k, v, do if bias is None else bias, mine, owner, do, dq, dk, dv, part, seed, *strides,
+        site, *drop_arguments(share), BIAS=bias is not None, DROP=share > 0, **size, **tile,
     )  # fmt: skip
     return None if bias is None else part.sum(2)
