@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from ..report.comparison import Comparison
     from ..sids.template import Template
 
-__all__ = ["print_comparison", "print_figures", "print_items", "print_quality", "print_report", "print_rows"]
+__all__ = [
+    "console_at_least",
+    "print_comparison",
+    "print_figures",
+    "print_items",
+    "print_quality",
+    "print_report",
+    "print_rows",
+]
 
 COLOURS = {"good": "green", "watch": "yellow", "poor": "red"}
 
@@ -66,7 +74,7 @@ def print_comparison(comparison: Comparison) -> None:
     for label in comparison.figures:
         cells = zip(comparison.cells(label), ranks[label], strict=True)
         table.add_row(Text(plain(label)), *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))
-    console = _at_least(40 + 16 * len(columns))
+    console = console_at_least(40 + 16 * len(columns))
     console.print(table)
     runs, seeds = sum(map(len, comparison.figures.values())), ", ".join(map(str, comparison.seeds))
     console.print(f"{runs} runs over seeds {seeds}; {comparison.reused} were on disk already")
@@ -116,7 +124,7 @@ def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, M
     labels = labels_at(*CUTS)
     rows = [(words, {name: means[f"{reading}_{name}"] for name in labels}, "") for reading, words in READINGS.items()]
     rows += [(WITHOUT_MODEL[name], dict(figures), "dim") for name, figures in counting.items()]
-    console, names = _at_least(WIDE), list(labels)
+    console, names = console_at_least(WIDE), list(labels)
     width = len(names) if console.width >= WIDE else len(names) // len(LABELS)
     for start in range(0, len(names), width):
         columns = names[start : start + width]
@@ -132,7 +140,7 @@ def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, M
         console.print(f"{valid:.1%} of what was generated are SIDs of items", style="dim", highlight=False)
 
 
-def _at_least(width: int) -> Console:
+def console_at_least(width: int, highlight: bool = True) -> Console:
     """A console as wide as the terminal; where the output goes to a file, at least this wide."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, width))
+    console = Console(highlight=highlight)
+    return console if console.is_terminal else Console(highlight=highlight, width=max(console.width, width))

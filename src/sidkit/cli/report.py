@@ -8,7 +8,6 @@ import typer
 
 from ..errors import InputError, SpecError
 from .options import Json, require_file, require_folder, texts_for, write_page
-from .print_judgement import print_judgement
 
 if TYPE_CHECKING:
     pass
@@ -40,6 +39,7 @@ def report(
     from ..report.draw.plots import check_formats, write_figures
     from ..sids.table import SidTable
     from ..tokenizer.store import load
+    from .print_judgement import print_judgement
     from .printing import print_report
     from .terminal import Terminal
 
