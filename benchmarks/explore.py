@@ -66,8 +66,8 @@ def main():
         "last page of items": lambda: fresh().members("a", (), (n - 1) // 25),
         "an item": lambda: fresh().item(item),
         "surprises of an item": lambda: fresh().near(item, "a"),
-        "the other table, all items": lambda: fresh().beside("a", ()),
-        "the other table, one token deep": lambda: fresh().beside("a", (0,)),
+        "the other table, all items": lambda: fresh().counterpart("a", ()),
+        "the other table, one token deep": lambda: fresh().counterpart("a", (0,)),
         **{f"search {query!r}": (lambda q=query: fresh().search(q)) for query in ("s", "brand77 st", "P99", "nothing")},
     }.items():
         times[name] = timed(work)

@@ -5,86 +5,86 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.table import Table
+
+from ..measure.ranking import CUTS, labels_at
+from ..report.words import COUNTING
+from .printing import console_at_least
+
 __all__ = ["print_judgement"]
 
+Shown = tuple[str, Table, list[str]]  # title, table, notes
 
-def print_judgement(judgement: Mapping[str, Any]) -> None:
-    """A table and notes for each part of a judgement."""
-    from rich.console import Console
 
-    console = Console(highlight=False)
-    console = console if console.is_terminal else Console(highlight=False, width=max(console.width, 120))
-    parts = {"behaviour": _behaviour, "counting": _counting, "neighbours": _neighbours, "categories": _categories}
-    for name, describe in parts.items():
-        if name in judgement:
-            title, table, notes = describe(judgement[name])
+def print_judgement(facts: Mapping[str, Any]) -> None:
+    console = console_at_least(120, highlight=False)
+    shown = {"behaviour": _behaviour, "counting": _counting, "neighbours": _neighbours, "categories": _categories}
+    for name, show in shown.items():
+        if name in facts:
+            title, table, notes = show(facts[name])
             console.print(f"[bold]{title}[/bold]")
             console.print(table)
             console.print(*notes, "", sep="\n", style="dim")
 
 
-def _counting(figures: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
-    from rich.table import Table
-
-    from ..report.words import COUNTING
-
-    table = Table("", "Recall@20", "NDCG@20", "MRR@20", box=None, pad_edge=False, header_style="bold")
-    for name, words in COUNTING.items():
-        table.add_row(words, *(f"{figures[name][metric]:.4f}" for metric in ("recall@20", "ndcg@20", "mrr@20")))
-    note = f"the target is the last item but one of {figures['users']:,} users"
+def _counting(facts: Mapping[str, Any]) -> Shown:
+    labels = labels_at(max(CUTS))
+    table = Table("", *labels.values(), box=None, pad_edge=False, header_style="bold")
+    for method, words in COUNTING.items():
+        table.add_row(words, *(f"{facts[method][name]:.4f}" for name in labels))
+    note = f"how well the last item but one of {facts['users']:,} users is found"
     return "Counting: what can be recommended without a model?", table, [note]
 
 
-def _behaviour(figures: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+def _behaviour(facts: Mapping[str, Any]) -> Shown:
     columns = {
-        "shares prefix": _percent(figures["share"], figures["share_error"]),
-        "popular item": _percent(figures["chance_popular"]),
-        "any item": _percent(figures["chance_uniform"]),
-        "lift": _times(figures["lift"], figures["lift_error"]),
+        "shares prefix": _percent(facts["share"], facts["share_error"]),
+        "popular item": _percent(facts["chance_popular"]),
+        "any item": _percent(facts["chance_uniform"]),
+        "lift": _times(facts["lift"], facts["lift_error"]),
     }
-    transitions = f"{figures['transitions']:,} transitions in {figures['sequences']:,} sequences"
-    repeated, unknown = (f"{figures[f'transitions_{name}']:,}" for name in ("repeated", "unknown"))
-    legend = "popular item, any item: the share if the next item were drawn so; lift: over a popular item"
-    notes = [legend, f"{transitions}; left out: {repeated} repeats, {unknown} with an item without a SID"]
-    if "category_share" in figures:
-        columns["in category"] = _percent(figures["chance_category"])
-        columns["lift over it"] = _times(figures["lift_category"], figures["lift_category_error"])
-        shares = ", ".join(_percent(figures["category_share"]))
-        lifts = ", ".join(_times(figures["category_lift"], figures["category_lift_error"]))
-        notes.append(f"category paths themselves, level by level: the next item shares {shares}; lift {lifts}")
+    left_out = f"{facts['transitions_repeated']:,} repeats, {facts['transitions_unknown']:,} with an item without a SID"
+    notes = [
+        "popular item, any item: the share if the next item were drawn that way; lift: over a popular item",
+        f"{facts['transitions']:,} transitions in {facts['sequences']:,} sequences; left out: {left_out}",
+    ]
+    if "category_share" in facts:
+        columns["in category"] = _percent(facts["chance_category"])
+        columns["lift over it"] = _times(facts["lift_category"], facts["lift_category_error"])
+        shares = ", ".join(_percent(facts["category_share"]))
+        lifts = ", ".join(_times(facts["category_lift"], facts["category_lift_error"]))
+        notes.append(f"the category paths themselves, level by level: the next item shares {shares}; lift {lifts}")
     return "Behaviour: does the next item share the prefix?", _per_level(columns), notes
 
 
-def _neighbours(figures: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
-    k = figures["neighbours"]
+def _neighbours(facts: Mapping[str, Any]) -> Shown:
+    k = facts["neighbours"]
     columns = {
-        f"of {k} nearest": _percent(figures["share"], figures["share_error"]),
-        "any item": _percent(figures["chance"]),
-        "lift": _times(figures["lift"]),
-        "above chance": ["" if value is None else f"{value:.0%}" for value in figures["above_chance"]],
+        f"of {k} nearest": _percent(facts["share"], facts["share_error"]),
+        "any item": _percent(facts["chance"]),
+        "lift": _times(facts["lift"]),
+        "above chance": ["" if value is None else f"{value:.0%}" for value in facts["above_chance"]],
     }
-    error = f" ±{figures['overlap_error']:.2%}" if figures["overlap_error"] else ""
-    overlap = f"{figures['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
-    sample = f"neighbours of {figures['queries']:,} of {figures['items']:,} items"
-    without = f"; {figures['items_without_vector']:,} have no vector" if figures["items_without_vector"] else ""
+    error = f" ±{facts['overlap_error']:.2%}" if facts["overlap_error"] else ""
+    overlap = f"{facts['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
+    sample = f"a sample of {facts['queries']:,} of {facts['items']:,} items"
+    without = f"; {facts['items_without_vector']:,} have no vector" if facts["items_without_vector"] else ""
     return "Neighbours: do the nearest items share the prefix?", _per_level(columns), [overlap, sample + without]
 
 
-def _categories(figures: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+def _categories(facts: Mapping[str, Any]) -> Shown:
     columns = {
-        "purity": _percent(figures["purity"]),
-        "shuffled": _percent(figures["purity_chance"]),
-        "NMI": [f"{value:.3f}" for value in figures["nmi"]],
-        "NMI shuffled": [f"{value:.3f}" for value in figures["nmi_chance"]],
-        "NMI adjusted": [f"{value:.3f}" for value in figures["nmi_adjusted"]],
+        "purity": _percent(facts["purity"]),
+        "shuffled": _percent(facts["purity_chance"]),
+        "NMI": [f"{value:.3f}" for value in facts["nmi"]],
+        "NMI shuffled": [f"{value:.3f}" for value in facts["nmi_chance"]],
+        "NMI adjusted": [f"{value:.3f}" for value in facts["nmi_adjusted"]],
     }
-    note = f"{figures['labels']:,} categories; {figures['items_unlabelled']:,} items have none"
+    note = f"{facts['labels']:,} categories; {facts['items_unlabelled']:,} items have none"
     return "Categories: do prefixes follow them?", _per_level(columns), [note]
 
 
-def _per_level(columns: Mapping[str, Sequence[str]]) -> Any:
-    from rich.table import Table
-
+def _per_level(columns: Mapping[str, Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("level", *columns):
         table.add_column(heading, justify="right")

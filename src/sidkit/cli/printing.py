@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "command_line",
+    "console_at_least",
     "print_comparison",
     "print_figures",
     "print_items",
@@ -98,7 +99,7 @@ def print_comparison(comparison: Comparison) -> None:
     for label in comparison.figures:
         cells = zip(comparison.cells(label), ranks[label], strict=True)
         table.add_row(Text(plain(label)), *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))
-    console = _at_least(40 + 16 * len(columns))
+    console = console_at_least(40 + 16 * len(columns))
     console.print(table)
     runs, seeds = sum(map(len, comparison.figures.values())), ", ".join(map(str, comparison.seeds))
     console.print(f"{runs} runs over seeds {seeds}; {comparison.reused} were on disk already")
@@ -159,7 +160,7 @@ def print_figures(
         if stds:
             rows.append(("  ± over seeds", {name: stds[f"{reading}_{name}"] for name in labels}, "dim"))
     rows += [(WITHOUT_MODEL[name], dict(figures), "dim") for name, figures in counting.items()]
-    console, names = _at_least(WIDE), list(labels)
+    console, names = console_at_least(WIDE), list(labels)
     width = len(names) if console.width >= WIDE else len(names) // len(LABELS)
     for start in range(0, len(names), width):
         columns = names[start : start + width]
@@ -178,7 +179,7 @@ def print_figures(
         console.print(f"{valid:.1%} of what was generated are SIDs of items", style="dim", highlight=False)
 
 
-def _at_least(width: int) -> Console:
+def console_at_least(width: int, highlight: bool = True) -> Console:
     """A console as wide as the terminal; where the output goes to a file, at least this wide."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, width))
+    console = Console(highlight=highlight)
+    return console if console.is_terminal else Console(highlight=highlight, width=max(console.width, width))

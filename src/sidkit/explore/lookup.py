@@ -1,4 +1,4 @@
-"""What several answers have in common: finding a prefix or an item, describing it, the words of a group of items.
+"""Prefixes and items of a catalogue, looked up and described for several answers.
 
 Words come from a sample of at most SAMPLE items of a prefix, evenly spaced in the order of SIDs.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .catalogue import Catalogue, Side
 from .tree import Tree
 
-__all__ = ["Integers", "Missing", "Parts", "Prefix", "page_of", "paged"]
+__all__ = ["Integers", "Lookup", "Missing", "Prefix", "page_of", "paged"]
 
 Integers = NDArray[np.int64]
 Prefix = tuple[int, ...]
@@ -25,8 +25,8 @@ class Missing(Exception):
     """There is no such prefix, item or page."""
 
 
-class Parts:
-    """Pieces of answers about one catalogue."""
+class Lookup:
+    """Looks up sides, prefixes and items of one catalogue, and describes them as plain values."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -36,8 +36,8 @@ class Parts:
             raise Missing(f"there is no table {key!r}")
         return self.catalogue.sides[key]
 
-    def found(self, key: str, prefix: Prefix) -> tuple[Side, Tree, int, int]:
-        """The side, its tree, and the run of a prefix in it."""
+    def run(self, key: str, prefix: Prefix) -> tuple[Side, Tree, int, int]:
+        """The side, its tree, and the run of a prefix in it: from and to."""
         side = self.side(key)
         run = side.tree.span(prefix)
         if run is None:
@@ -53,7 +53,7 @@ class Parts:
     def item(self, row: int, side: Side | None = None, known: int = 0) -> dict[str, Any]:
         """An item in a list, with its SID on this side, else on the first that has it.
 
-        rest: the SID without the `known` first tokens, which the page shows already.
+        rest: the SID without its first `known` tokens, which the page shows already.
         """
         sides = [side] if side else list(self.catalogue.sides.values())
         item = {"id": self.catalogue.ids[row].as_py(), "text": self.text(row)}
@@ -99,11 +99,12 @@ def _sample(rows: Integers) -> Integers:
 
 
 def page_of(total: int, page: int, size: int) -> slice:
-    """The places of a page (from 0); the first may be empty."""
+    """The slice of a list that a page (from 0) shows; the first page may be empty."""
     if page < 0 or (page and page * size >= total):
         raise Missing(f"there is no page {page + 1}")
     return slice(page * size, (page + 1) * size)
 
 
 def paged(total: int, page: int, size: int, listed: list[Any]) -> dict[str, Any]:
+    """A page of a list as plain values."""
     return {"total": total, "page": page, "pages": -(-total // size), "list": listed}
