@@ -1,13 +1,19 @@
-"""Ray is started quietly, on this machine only. No test here starts it."""
+"""Ray is started quietly and on this machine only, or joined."""
 
 import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
+from ray_data import needs_ray
+from typer.testing import CliRunner
 
 import sidkit
+from sidkit.cli import app
 from sidkit.fleet import session
+
+pytestmark = needs_ray
 
 
 class FakeRay:
@@ -57,7 +63,25 @@ def test_ray_is_imported_without_usage_reports_and_without_output(monkeypatch):
     assert "RAY_DEDUP_LOGS_SKIP_REGEX" not in os.environ
 
 
-def test_without_ray_the_extra_is_named(monkeypatch):
+def test_ray_is_quiet_and_on_loopback(ray_pool):
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["RAY_USAGE_STATS_REPORT_URL"] == "http://127.0.0.1:9/"
+    assert [node["NodeManagerAddress"] for node in ray_pool.ray.nodes()] == ["127.0.0.1"]
+
+
+def test_without_ray_the_extra_is_named(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(sidkit.SidkitError, match=r"working on Ray needs the 'ray' extra: pip install 'sidkit\[ray\]'"):
-        session.Session(None, 1)
+        sidkit.on_ray(data[1])
+
+
+def test_a_cluster_that_is_not_there_is_an_error_at_once(data):
+    script = f"import sidkit; sidkit.on_ray({str(data[1])!r}, address='127.0.0.1:1')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert "no Ray cluster answers at 127.0.0.1:1" in done.stderr
+
+
+def test_ray_stands_with_or_without_an_address():
+    for words in (["--ray"], ["--ray", "--seed", "1"], ["--ray", "auto"]):
+        ended = CliRunner().invoke(app, ["fit", "-", "-o", "tok", *words])
+        assert "JSON lines come to this process alone" in str(ended.exception), ended.output
