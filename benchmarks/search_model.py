@@ -2,7 +2,7 @@
 
     python benchmarks/search_model.py -o benchmarks/results/search_model.json
 
-Examples are random tokens with the lengths of real ones: inputs of 8 to 128 tokens (median 44), outputs of a
+TokenExamples are random tokens with the lengths of real ones: inputs of 8 to 128 tokens (median 44), outputs of a
 three-level SID and the end token; 512 examples a step, dropout 0.1, AdamW. The rate of products is that of a bfloat16
 product of 8192 x 8192 matrices on the same card in the same run.
 """
@@ -24,7 +24,7 @@ from sidkit.retriever.device_trie import DeviceTrie
 from sidkit.search.bart.beams import beam_search
 from sidkit.search.bart.blocks import blocks_for
 from sidkit.search.bart.network import Dropout, loss
-from sidkit.search.bart.packing import Examples, Ragged, batch_of, epoch, on_device
+from sidkit.search.bart.packing import Ragged, TokenExamples, batch_of, epoch, on_device
 from sidkit.search.bart.shape import build_bart, preset
 from sidkit.search.bart.weights import from_state
 from sidkit.sids.trie import Trie
@@ -51,17 +51,17 @@ def product_rate() -> float:
     return 2 * 8192**3 / seconds(lambda i: a @ b, 20)
 
 
-def made_up(n: int) -> Examples:
+def made_up(n: int) -> TokenExamples:
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(np.log(44), 0.4, n), 8, 128).astype(int)
 
     def ragged(lengths):
         return Ragged(rng.integers(5, WORDS, lengths.sum()).astype(np.int32), np.concatenate([[0], lengths.cumsum()]))
 
-    return Examples(ragged(lengths), ragged(np.full(n, len(SIZES) + 1)))
+    return TokenExamples(ragged(lengths), ragged(np.full(n, len(SIZES) + 1)))
 
 
-def flops(examples: Examples, index, shape) -> float:
+def flops(examples: TokenExamples, index, shape) -> float:
     """Of the matrix products of a training step, forward and backward; nothing for padding, norms or dropout."""
     te, td = (np.diff(rows.starts)[index] for rows in (examples.inputs, examples.outputs))
     d, ff = shape.d_model, shape.d_ff

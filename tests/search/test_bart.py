@@ -13,13 +13,13 @@ from sidkit.retriever.data import Vocabulary  # noqa: E402
 from sidkit.retriever.device_trie import DeviceTrie  # noqa: E402
 from sidkit.search.bart.beams import beam_search  # noqa: E402
 from sidkit.search.bart.network import Dropout, decode, encode, loss  # noqa: E402
-from sidkit.search.bart.packing import Examples, Ragged, batch_of, epoch, on_device  # noqa: E402
-from sidkit.search.bart.shape import Shape, build_bart, preset, shape_of  # noqa: E402
+from sidkit.search.bart.packing import Ragged, TokenExamples, batch_of, epoch, on_device  # noqa: E402
+from sidkit.search.bart.shape import BartShape, build_bart, preset, shape_of  # noqa: E402
 from sidkit.search.bart.weights import from_state, to_state  # noqa: E402
 from sidkit.sids.table import SidTable  # noqa: E402
 from sidkit.sids.trie import Trie  # noqa: E402
 
-SHAPE = Shape(layers=2, d_model=32, d_ff=48, heads=4, positions=64)
+SHAPE = BartShape(layers=2, d_model=32, d_ff=48, heads=4, positions=64)
 VOCABULARY = 320
 PAD, EOS, FIRST = 1, 2, 250
 SIZES = (20, 10, 5)
@@ -41,7 +41,7 @@ def examples():
     rng = np.random.default_rng(0)
     inputs = Ragged.of([rng.integers(3, VOCABULARY, n) for n in (5, 9, 1, 14)])
     outputs = Ragged.of([[*rng.integers(3, VOCABULARY, n), EOS] for n in (3, 1, 6, 2)])
-    return Examples(inputs, outputs)
+    return TokenExamples(inputs, outputs)
 
 
 def padded(rows, fill):
@@ -123,7 +123,7 @@ def table():
 def log_probabilities(weights, inputs, sids):
     """Of every SID given one input: (sids,), by the forward pass over whole outputs."""
     outputs = Ragged.of([[FIRST + a, FIRST + 20 + b, FIRST + 30 + c] for a, b, c in sids])
-    many = Examples(Ragged.of([inputs] * len(sids)), outputs)
+    many = TokenExamples(Ragged.of([inputs] * len(sids)), outputs)
     batch = batch_of(many, np.arange(len(sids)), EOS, PAD, "cpu")
     memory = encode(weights, SHAPE.heads, batch.source, Dropout())
     y = decode(weights, SHAPE.heads, batch.target, memory, batch.source, Dropout())
@@ -157,7 +157,7 @@ def test_fewer_beams_than_sids_give_no_duplicates(weights, table, examples):
 def test_shapes_that_cannot_be_computed_are_refused(model):
     assert shape_of(model.config) == SHAPE
     with pytest.raises(SpecError, match="d_model 30 cannot be divided among 4 heads"):
-        Shape(d_model=30, heads=4)
+        BartShape(d_model=30, heads=4)
     with pytest.raises(SpecError, match=r"no model preset 'bas'; did you mean 'base'"):
         preset("bas")
     model.config.decoder_layers = 3

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .bart.packing import Examples, Ragged
-from .templates import Task
+from .bart.packing import Ragged, TokenExamples
+from .templates import TemplateTask
 from .tokens import Tokens
 
 __all__ = ["Filled", "TaskExamples", "join"]
@@ -25,7 +25,7 @@ Integers = NDArray[np.int64]
 class TaskExamples:
     """The examples of one task: for every field the row of its table, (n,) each."""
 
-    task: Task
+    task: TemplateTask
     rows: Mapping[str, Integers]
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Filled:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def take(self, index: Integers) -> Examples:
+    def take(self, index: Integers) -> TokenExamples:
         """The examples with these indices, in this order."""
         which = np.searchsorted(self.starts, index, side="right") - 1
         inputs, outputs, order = [], [], []
@@ -62,7 +62,7 @@ class Filled:
             outputs.append(self._filled(one, one.task.output, rows, self.longest, None))
             order.append(mine)
         back = np.argsort(np.concatenate(order))
-        return Examples(_stack(inputs).take(back), _stack(outputs).take(back))
+        return TokenExamples(_stack(inputs).take(back), _stack(outputs).take(back))
 
     def _filled(
         self, one: TaskExamples, parts: Sequence[tuple[str, str]], rows: Integers, longest: int, begin: int | None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import SpecError
-from .bart.shape import Shape
+from .bart.shape import BartShape
 
 __all__ = ["SearchPlan"]
 
@@ -25,7 +25,7 @@ class SearchPlan:
     history, recent_queries, long_history    how many are used of each (5 is the paper's short window)
     """
 
-    shape: Shape = field(default_factory=Shape)
+    shape: BartShape = field(default_factory=BartShape)
     epochs: tuple[int, int, int] = (4, 3, 6)
     batch: int = 512
     learning_rate: float = 5e-5

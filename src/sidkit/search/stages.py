@@ -18,7 +18,7 @@ from .bart.packing import Ragged
 from .context import Past, RecentQueries, ShortHistory, UserSids
 from .examples import Filled, TaskExamples
 from .plan import SearchPlan
-from .templates import STAGES, Task
+from .templates import STAGES, TemplateTask
 from .tokens import Tokens
 
 __all__ = ["Corpus", "Events", "tables_of", "training_stages"]
@@ -76,7 +76,7 @@ def tables_of(corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan) 
 
 
 def training_stages(
-    corpus: Corpus, templates: Mapping[str, Sequence[Task]], tokens: Tokens, plan: SearchPlan
+    corpus: Corpus, templates: Mapping[str, Sequence[TemplateTask]], tokens: Tokens, plan: SearchPlan
 ) -> dict[str, Filled]:
     """The examples of every stage."""
     tables = tables_of(corpus, corpus.events, tokens, plan)
@@ -108,7 +108,7 @@ def event_rows(events: Events) -> dict[str, Integers]:
     }
 
 
-def content_rows(corpus: Corpus, task: Task) -> dict[str, Integers]:
+def content_rows(corpus: Corpus, task: TemplateTask) -> dict[str, Integers]:
     """Of a task about queries the queries, about items the items; where it asks for a category, those that have one."""
     if "query_category" in task.fields:
         query, item = _first_item(*corpus.pairs)
@@ -128,7 +128,7 @@ def _pair_rows(query: Integers, item: Integers) -> dict[str, Integers]:
     return {"query": query, "query_sid": query, "title": item, "item_sid": item, "category": item}
 
 
-def _needed(rows: Mapping[str, Integers], task: Task) -> dict[str, Integers]:
+def _needed(rows: Mapping[str, Integers], task: TemplateTask) -> dict[str, Integers]:
     return {name: rows[name] for name in sorted(task.fields)}
 
 

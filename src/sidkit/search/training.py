@@ -18,7 +18,7 @@ from ..files.checkpoint import Checkpoint
 from ..progress import Progress, Silent
 from .bart.blocks import blocks_for
 from .bart.network import Blocks, Dropout, loss
-from .bart.packing import Batch, batch_of, epoch
+from .bart.packing import PackedBatch, batch_of, epoch
 from .bart.weights import Weights
 from .examples import Filled
 from .plan import SearchPlan
@@ -105,7 +105,7 @@ class Trainer:
         self.at.epoch, self.at.batch = self.at.epoch + 1, 0
         self.loss.zero_()
 
-    def _step(self, stage: int, batch: Batch, batches: int) -> Any:
+    def _step(self, stage: int, batch: PackedBatch, batches: int) -> Any:
         seed = int(np.random.SeedSequence((self.plan.seed, stage, self.at.step)).generate_state(1, np.uint64)[0] >> 1)
         torch.manual_seed(seed)
         for group in self.optimiser.param_groups:
@@ -124,10 +124,12 @@ class Trainer:
         falling = 1.0 - step / whole if self.plan.decay == "linear" else 1.0
         return self.plan.learning_rate * rising * falling
 
-    def _ahead(self, examples: Filled, batches: list[NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+    def _ahead(
+        self, examples: Filled, batches: list[NDArray[np.int64]]
+    ) -> Iterator[tuple[NDArray[np.int64], PackedBatch]]:
         """Batches on the device, the next one put together while this one is computed."""
 
-        def made(index: NDArray[np.int64]) -> Batch:
+        def made(index: NDArray[np.int64]) -> PackedBatch:
             filled = examples.take(index)
             return batch_of(filled, np.arange(len(index)), self.tokens.eos, self.tokens.pad, self.device)
 

@@ -15,16 +15,16 @@ import torch.nn.functional as F
 
 from ...retriever.device_trie import DeviceTrie
 from ...retriever.search_blocks import totals
-from .network import PLAIN, Blocks, Dropout, Packed, add, embed, encode, layers
+from .network import PLAIN, Blocks, Dropout, PackedRows, add, embed, encode, layers
 from .weights import Weights
 
-__all__ = ["Beams", "beam_search"]
+__all__ = ["BartBeams", "beam_search"]
 
 Tensor = Any
 LOGITS = 1 << 28  # logits computed at once
 
 
-class Beams(NamedTuple):
+class BartBeams(NamedTuple):
     """leaf: (n, beams) the index of the SID in the trie, best first, -1 for none; score: its log-probability."""
 
     leaf: Tensor
@@ -33,9 +33,9 @@ class Beams(NamedTuple):
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def beam_search(
-    w: Weights, heads: int, trie: DeviceTrie, source: Packed, beams: int, start: int, first: int,
+    w: Weights, heads: int, trie: DeviceTrie, source: PackedRows, beams: int, start: int, first: int,
     blocks: Blocks = PLAIN,
-) -> Beams:  # fmt: skip
+) -> BartBeams:  # fmt: skip
     """The best SIDs of the trie for packed inputs; start: the decoder's first token, first: the token of level 1's
     code 0, from which the codes of all levels follow each other."""
     n = len(source.starts) - 1
@@ -55,13 +55,13 @@ def beam_search(
         node = (torch.gather(begin, 2, parent) + best % widest).clamp(max=len(codes) - 1)
         token = codes[node] + offset
     leaf = trie.leaves_of_runs(torch.where(score == -torch.inf, -1, node))
-    return Beams(leaf[0], score[0])
+    return BartBeams(leaf[0], score[0])
 
 
 class _Decoder:
     """The decoder, one token further at each call; it holds the keys and values of the tokens so far."""
 
-    def __init__(self, w: Weights, heads: int, source: Packed, memory: Tensor, blocks: Blocks) -> None:
+    def __init__(self, w: Weights, heads: int, source: PackedRows, memory: Tensor, blocks: Blocks) -> None:
         self.w, self.heads, self.source, self.blocks = w, heads, source, blocks
         self.layers = layers(w, "decoder")
         self.cross = [F.linear(memory, layer["cross.kv.weight"], layer["cross.kv.bias"]) for layer in self.layers]
@@ -78,7 +78,7 @@ class _Decoder:
         tokens = token.flatten()
         y = embed(self.w, "decoder", tokens, torch.full_like(tokens, self.length))
         starts = torch.arange(n + 1, dtype=torch.int32, device=y.device) * k
-        rows = Packed(tokens, tokens, starts, k)
+        rows = PackedRows(tokens, tokens, starts, k)
         for layer, past, cross in zip(self.layers, self.past, self.cross, strict=True):
             qkv = F.linear(y, layer["qkv.weight"], layer["qkv.bias"]).unflatten(1, (3, self.heads, -1))
             q, key, value = qkv.unbind(1)

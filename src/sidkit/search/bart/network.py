@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from .shape import OFFSET
 from .weights import Weights
 
-__all__ = ["PLAIN", "Blocks", "Dropout", "Packed", "add", "decode", "embed", "encode", "layers", "loss", "packed"]
+__all__ = ["PLAIN", "Blocks", "Dropout", "PackedRows", "add", "decode", "embed", "encode", "layers", "loss", "packed"]
 
 Tensor = Any
 
 
-class Packed(NamedTuple):
+class PackedRows(NamedTuple):
     """Sequences laid end to end.
 
     tokens, position: (T,) token ids, and the index of each within its sequence; starts: (S + 1,) int32, where each
@@ -36,16 +36,16 @@ class Packed(NamedTuple):
     longest: int
 
 
-def packed(tokens: Tensor, starts: Tensor, longest: int, padding: int = 0) -> Packed:
+def packed(tokens: Tensor, starts: Tensor, longest: int, padding: int = 0) -> PackedRows:
     """tokens: (T,), starts: (S + 1,) with starts[S] = T, on one device; the last `padding` tokens have position 0."""
     index = torch.arange(len(tokens), device=tokens.device)
     position = index - starts[torch.searchsorted(starts, index, right=True) - 1]
     position[len(tokens) - padding :] = 0
-    return Packed(tokens, position, starts.to(torch.int32), longest)
+    return PackedRows(tokens, position, starts.to(torch.int32), longest)
 
 
 class Dropout:
-    """A rate, and a new seed for every place where it is applied; the same seeds for the same step of a run."""
+    """A rate, and a new seed each time it is applied; the same seeds for the same step of a run."""
 
     def __init__(self, rate: float = 0.0, seed: int = 0) -> None:
         self.rate, self.seed = rate, seed
@@ -55,13 +55,13 @@ class Dropout:
         return self.seed >> 33
 
 
-def self_attention(qkv: Tensor, rows: Packed, heads: int, causal: bool) -> Tensor:
+def self_attention(qkv: Tensor, rows: PackedRows, heads: int, causal: bool) -> Tensor:
     """qkv: (T, 3 d) -> (T, d): every token over the tokens of its own sequence."""
     q, k, v = qkv.unflatten(1, (3, heads, -1)).unbind(1)
     return _attend(q, k, v, rows, rows, causal)
 
 
-def cross_attention(q: Tensor, kv: Tensor, rows: Packed, source: Packed, heads: int) -> Tensor:
+def cross_attention(q: Tensor, kv: Tensor, rows: PackedRows, source: PackedRows, heads: int) -> Tensor:
     """q: (Tq, d), kv: (Tk, 2 d) -> (Tq, d): every query over the keys of the same sequence."""
     k, v = kv.unflatten(1, (2, heads, -1)).unbind(1)
     return _attend(q.unflatten(1, (heads, -1)), k, v, rows, source, causal=False)
@@ -89,7 +89,7 @@ class Blocks(NamedTuple):
 PLAIN = Blocks()
 
 
-def encode(w: Weights, heads: int, x: Packed, dropout: Dropout, blocks: Blocks = PLAIN) -> Tensor:
+def encode(w: Weights, heads: int, x: PackedRows, dropout: Dropout, blocks: Blocks = PLAIN) -> Tensor:
     """What the encoder makes of the inputs: (Te, d)."""
     y = F.dropout(embed(w, "encoder", x.tokens, x.position), dropout.rate)
     for layer in layers(w, "encoder"):
@@ -99,7 +99,7 @@ def encode(w: Weights, heads: int, x: Packed, dropout: Dropout, blocks: Blocks =
 
 
 def decode(
-    w: Weights, heads: int, x: Packed, memory: Tensor, source: Packed, dropout: Dropout, blocks: Blocks = PLAIN
+    w: Weights, heads: int, x: PackedRows, memory: Tensor, source: PackedRows, dropout: Dropout, blocks: Blocks = PLAIN
 ) -> Tensor:
     """What the decoder makes of the outputs so far, given the encoder's memory of the source: (Td, d)."""
     y = F.dropout(embed(w, "decoder", x.tokens, x.position), dropout.rate)
@@ -114,7 +114,13 @@ def decode(
 
 
 def loss(
-    w: Weights, heads: int, source: Packed, target: Packed, labels: Tensor, dropout: Dropout, blocks: Blocks = PLAIN
+    w: Weights,
+    heads: int,
+    source: PackedRows,
+    target: PackedRows,
+    labels: Tensor,
+    dropout: Dropout,
+    blocks: Blocks = PLAIN,
 ) -> Tensor:
     """The mean cross-entropy of the labels (Td,), -100 being none."""
     memory = encode(w, heads, source, dropout, blocks)
@@ -140,7 +146,7 @@ def _in_layers(name: str, side: str) -> bool:
 
 
 def _attention_block(
-    layer: Weights, heads: int, x: Tensor, rows: Packed, dropout: Dropout, blocks: Blocks, causal: bool
+    layer: Weights, heads: int, x: Tensor, rows: PackedRows, dropout: Dropout, blocks: Blocks, causal: bool
 ) -> Tensor:
     qkv = F.linear(x, layer["qkv.weight"], layer["qkv.bias"])
     return add(layer, "out", "norm1", x, blocks.self_attention(qkv, rows, heads, causal), dropout, blocks)
@@ -157,7 +163,7 @@ def add(layer: Weights, name: str, norm: str, x: Tensor, z: Tensor, dropout: Dro
     return blocks.add_norm(x, z, bias, layer[f"{norm}.weight"], layer[f"{norm}.bias"], dropout)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, rows: Packed, source: Packed, causal: bool) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, rows: PackedRows, source: PackedRows, causal: bool) -> Tensor:
     """q: (Tq, H, h), k and v: (Tk, H, h) -> (Tq, H h), by a mask over padded sequences."""
     q, q_real = _padded(q, rows)
     (k, k_real), (v, _) = _padded(k, source), _padded(v, source)
@@ -168,7 +174,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, rows: Packed, source: Packed, causa
     return mixed.transpose(1, 2)[q_real].flatten(1)
 
 
-def _padded(x: Tensor, rows: Packed) -> tuple[Tensor, Tensor]:
+def _padded(x: Tensor, rows: PackedRows) -> tuple[Tensor, Tensor]:
     """(T, H, h) -> (S, H, longest, h), and which of these are tokens (S, longest)."""
     lengths = rows.starts.diff()
     real = torch.arange(rows.longest, device=x.device) < lengths[:, None]

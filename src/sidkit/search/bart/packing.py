@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .network import Packed, packed
+from .network import PackedRows, packed
 
-__all__ = ["Batch", "Examples", "Ragged", "batch_of", "epoch", "on_device"]
+__all__ = ["PackedBatch", "Ragged", "TokenExamples", "batch_of", "epoch", "on_device"]
 
 ROUND = 128  # tokens of a batch are padded to a multiple of this, by a sequence of padding
 LONGEST = 16  # and so is the length of its longest sequence
@@ -48,7 +48,7 @@ class Ragged:
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class TokenExamples:
     """Inputs and outputs, n of each. An output ends with the end token and does not contain the start token."""
 
     inputs: Ragged
@@ -58,15 +58,15 @@ class Examples:
         return len(self.inputs)
 
 
-class Batch(NamedTuple):
+class PackedBatch(NamedTuple):
     """What the loss takes: source and target, and labels (Td,) with -100 for padding."""
 
-    source: Packed
-    target: Packed
+    source: PackedRows
+    target: PackedRows
     labels: Any
 
 
-def batch_of(examples: Examples, index: NDArray[np.int64], start: int, pad: int, device: Any) -> Batch:
+def batch_of(examples: TokenExamples, index: NDArray[np.int64], start: int, pad: int, device: Any) -> PackedBatch:
     """The examples of a batch on a device; start is the token that a decoder begins with."""
     outputs = examples.outputs.take(index)
     labels = outputs.tokens.astype(np.int64)
@@ -76,7 +76,7 @@ def batch_of(examples: Examples, index: NDArray[np.int64], start: int, pad: int,
     source, target_rows = (on_device(device, one, pad) for one in (examples.inputs.take(index), target))
     padded = np.full(len(target_rows.tokens), NONE, np.int64)
     padded[: len(labels)] = labels
-    return Batch(source, target_rows, torch.from_numpy(padded).to(device, non_blocking=True))
+    return PackedBatch(source, target_rows, torch.from_numpy(padded).to(device, non_blocking=True))
 
 
 def epoch(n: int, batch: int, seed: tuple[int, ...]) -> Iterator[NDArray[np.int64]]:
@@ -86,7 +86,7 @@ def epoch(n: int, batch: int, seed: tuple[int, ...]) -> Iterator[NDArray[np.int6
         yield order[first : first + batch]
 
 
-def on_device(device: Any, rows: Ragged, pad: int) -> Packed:
+def on_device(device: Any, rows: Ragged, pad: int) -> PackedRows:
     """Sequences on a device, and behind them one of padding, of 1 token at least."""
     total = (len(rows.tokens) // ROUND + 1) * ROUND
     tokens = np.full(total, pad, np.int64)

@@ -7,13 +7,13 @@ from typing import Any
 
 from ...errors import SpecError, did_you_mean, need
 
-__all__ = ["PRESETS", "Shape", "build_bart", "preset", "shape_of"]
+__all__ = ["PRESETS", "BartShape", "build_bart", "preset", "shape_of"]
 
 OFFSET = 2  # BART's position embeddings start at row 2
 
 
 @dataclass(frozen=True)
-class Shape:
+class BartShape:
     """The sizes of a BART: `layers` in the encoder and as many in the decoder."""
 
     layers: int = 6
@@ -34,20 +34,20 @@ class Shape:
 
 
 PRESETS = {
-    "tiny": Shape(layers=2, d_model=128, d_ff=512, heads=4, positions=512),  # minutes on a CPU
-    "small": Shape(layers=4, d_model=256, d_ff=1024, heads=4, positions=512),
-    "base": Shape(),  # BART-base, the paper's
+    "tiny": BartShape(layers=2, d_model=128, d_ff=512, heads=4, positions=512),  # minutes on a CPU
+    "small": BartShape(layers=4, d_model=256, d_ff=1024, heads=4, positions=512),
+    "base": BartShape(),  # BART-base, the paper's
 }
 
 
-def preset(name: str) -> Shape:
+def preset(name: str) -> BartShape:
     """A shape by name."""
     if name not in PRESETS:
         raise SpecError(f"no model preset {name!r}{did_you_mean(name, PRESETS)} (known: {', '.join(PRESETS)})")
     return PRESETS[name]
 
 
-def build_bart(shape: Shape, vocabulary: int, special: dict[str, int]) -> Any:
+def build_bart(shape: BartShape, vocabulary: int, special: dict[str, int]) -> Any:
     """A fresh `transformers.BartForConditionalGeneration`; special holds the ids of pad, bos, eos."""
     need("transformers", "search", "training a search model")
     from transformers import BartConfig, BartForConditionalGeneration
@@ -74,7 +74,7 @@ def build_bart(shape: Shape, vocabulary: int, special: dict[str, int]) -> Any:
     return BartForConditionalGeneration(config)
 
 
-def shape_of(config: Any) -> Shape:
+def shape_of(config: Any) -> BartShape:
     """The shape of a transformers config, if this forward pass can compute it."""
     equal = {
         "layers": (config.encoder_layers, config.decoder_layers),
@@ -86,7 +86,7 @@ def shape_of(config: Any) -> Shape:
             raise SpecError(f"encoder and decoder of a search model need the same {name}, not {one} and {other}")
     if config.activation_function != "gelu" or getattr(config, "scale_embedding", False):
         raise SpecError("only BARTs with the gelu activation and unscaled embeddings can be trained here")
-    return Shape(
+    return BartShape(
         config.encoder_layers,
         config.d_model,
         config.encoder_ffn_dim,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .shape import Shape
+from .shape import BartShape
 
 __all__ = ["Weights", "from_state", "to_state"]
 
@@ -35,7 +35,7 @@ DECODER = ENCODER | {
 SIDES = {"encoder": ENCODER, "decoder": DECODER}
 
 
-def from_state(state: Mapping[str, Any], shape: Shape) -> Weights:
+def from_state(state: Mapping[str, Any], shape: BartShape) -> Weights:
     """The tensors of a `BartForConditionalGeneration`'s state_dict, float32 copies."""
     weights: Weights = {"shared": state["model.shared.weight"]}
     for side, parts in SIDES.items():
@@ -51,7 +51,7 @@ def from_state(state: Mapping[str, Any], shape: Shape) -> Weights:
     return {name: value.detach().float().clone() for name, value in weights.items()}
 
 
-def to_state(weights: Weights, shape: Shape) -> dict[str, Any]:
+def to_state(weights: Weights, shape: BartShape) -> dict[str, Any]:
     """The state_dict of transformers' model, on the CPU, with the tied copies and a zero output bias."""
     w = {name: value.detach().float().cpu() for name, value in weights.items()}
     shared = w["shared"]

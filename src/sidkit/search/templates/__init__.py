@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import SpecError, did_you_mean
 
-__all__ = ["FIELDS", "STAGES", "Task", "read_templates"]
+__all__ = ["FIELDS", "STAGES", "TemplateTask", "read_templates"]
 
 FIELDS = (
     "query", "query_sid", "title", "item_sid", "category", "query_category",
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Task:
+class TemplateTask:
     """One task of a stage: its name, and input and output as parts, each a text or a field."""
 
     name: str
@@ -33,7 +33,7 @@ class Task:
         return {value for kind, value in (*self.input, *self.output) if kind == "field"}
 
 
-def read_templates(name: str) -> dict[str, tuple[Task, ...]]:
+def read_templates(name: str) -> dict[str, tuple[TemplateTask, ...]]:
     """The tasks of every stage: a language that sidkit brings ("en", "zh"), or the path of a TOML file."""
     known = sorted(path.stem for path in FOLDER.glob("*.toml"))
     path = FOLDER / f"{name}.toml" if name in known else Path(name)
@@ -49,7 +49,7 @@ def read_templates(name: str) -> dict[str, tuple[Task, ...]]:
     return {stage: _tasks(plain.get(stage, {}), f"{path}: {stage}") for stage in STAGES}
 
 
-def _tasks(plain: Any, where: str) -> tuple[Task, ...]:
+def _tasks(plain: Any, where: str) -> tuple[TemplateTask, ...]:
     tasks = plain.get("tasks", []) if isinstance(plain, dict) else None
     if not isinstance(tasks, list):
         raise SpecError(f"{where}: tasks must be a list of tables with name, input and output")
@@ -59,7 +59,7 @@ def _tasks(plain: Any, where: str) -> tuple[Task, ...]:
             raise SpecError(f"{where}: a task has a name, an input and an output, and nothing else")
         if not all(isinstance(value, str) for value in one.values()):
             raise SpecError(f"{where}: name, input and output of a task are strings")
-        found.append(Task(one["name"], _parts(one["input"], where), _parts(one["output"], where)))
+        found.append(TemplateTask(one["name"], _parts(one["input"], where), _parts(one["output"], where)))
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..network import PLAIN, Blocks, Dropout, Packed
+from ..network import PLAIN, Blocks, Dropout, PackedRows
 from . import attention, layers
 from .attention import LONGEST
 
@@ -13,13 +13,13 @@ __all__ = ["FUSED"]
 Tensor = Any
 
 
-def _self_attention(qkv: Tensor, rows: Packed, heads: int, causal: bool) -> Tensor:
+def _self_attention(qkv: Tensor, rows: PackedRows, heads: int, causal: bool) -> Tensor:
     if rows.longest > LONGEST:
         return PLAIN.self_attention(qkv, rows, heads, causal)
     return attention.self_attention(qkv, rows.starts, rows.longest, heads, causal)
 
 
-def _cross_attention(q: Tensor, kv: Tensor, rows: Packed, source: Packed, heads: int) -> Tensor:
+def _cross_attention(q: Tensor, kv: Tensor, rows: PackedRows, source: PackedRows, heads: int) -> Tensor:
     if max(rows.longest, source.longest) > LONGEST:
         return PLAIN.cross_attention(q, kv, rows, source, heads)
     return attention.cross_attention(q, kv, rows.starts, source.starts, rows.longest, source.longest, heads)
