@@ -18,7 +18,7 @@ from math import exp, log
 from pathlib import Path
 from statistics import mean, stdev
 
-from tables import spread
+from tables import mean_std
 from tiger import MAIN
 from tiger_codes import BEYOND, DATASETS, TOKENIZERS
 
@@ -125,7 +125,7 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
     heads = [*COLUMNS, f"NDCG@20 − {baseline}", "epochs (best)", "seeds"]
     text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name, runs in rows.items():
-        cells = [spread([run["test"][field] for run in runs.values()], 4) for field in COLUMNS.values()]
+        cells = [mean_std([run["test"][field] for run in runs.values()], 4) for field in COLUMNS.values()]
         cells.append(against(runs, rows.get(baseline, {}), "item_ndcg@20"))
         cells.append(", ".join(f"{run['epochs']} ({run['best_epoch']})" for run in runs.values()))
         cells.append(", ".join(str(seed) for seed in runs))
@@ -134,7 +134,7 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
 
 
 def beside(lines: list[dict]) -> str:
-    """NDCG@20 against RQ-KMeans in per cent: the paper's, and the mean and spread over pairs of equal seeds here."""
+    """NDCG@20 against RQ-KMeans in per cent: the paper's, and the mean and mean_std over pairs of equal seeds here."""
     found = {dataset: by_row(lines, dataset) for dataset in DATASETS}
     datasets = [dataset for dataset in DATASETS if "rq-kmeans" in found[dataset]]
     heads = [f"{dataset}, {whose}" for dataset in datasets for whose in ("paper", "here")]
