@@ -2,7 +2,7 @@
 
     python benchmarks/search_model.py -o benchmarks/results/search_model.json
 
-TokenExamples are random tokens with the lengths of real ones: inputs of 8 to 128 tokens (median 44), outputs of a
+Examples are random tokens with the lengths of real ones: inputs of 8 to 128 tokens (median 44), outputs of a
 three-level SID and the end token; 512 examples a step, dropout 0.1, AdamW. The rate of products is that of a bfloat16
 product of 8192 x 8192 matrices on the same card in the same run.
 """

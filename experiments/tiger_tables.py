@@ -18,7 +18,7 @@ from math import exp, log
 from pathlib import Path
 from statistics import mean, stdev
 
-from tables import spread
+from tables import mean_std
 from tiger import MAIN
 from tiger_codes import BEYOND, DATASETS, TOKENIZERS
 from tiger_figures import draw
@@ -114,7 +114,7 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
     heads = [*COLUMNS, f"NDCG@20 − {baseline}", "epochs (best)", "seeds"]
     text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name, runs in rows.items():
-        cells = [spread([run["test"][field] for run in runs.values()], 4) for field in COLUMNS.values()]
+        cells = [mean_std([run["test"][field] for run in runs.values()], 4) for field in COLUMNS.values()]
         cells.append(against(runs, rows.get(baseline, {}), "item_ndcg@20"))
         cells.append(", ".join(f"{run['epochs']} ({run['best_epoch']})" for run in runs.values()))
         cells.append(", ".join(str(seed) for seed in runs))
