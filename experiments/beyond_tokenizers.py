@@ -15,6 +15,7 @@ from sidkit.geometry import unit
 from sidkit.stages.cluster import Balanced, KMeans, PerParent
 from sidkit.stages.cluster.kmeans import Centroids
 from sidkit.tokenizer.recipes import recipe
+from sidkit.tokenizer.spread import spread as spread_items
 
 
 @dataclass(frozen=True)
@@ -138,4 +139,4 @@ def beyond_codes(
     X = blend(X, co_occurrence(sequences_of(folder).training(), len(X)), together) if together else X
     fitted = fitted_to(X, name, sizes, seed, way, last, options)
     codes = beam_codes(fitted, X, beam) if beam else fitted.fit_codes
-    return take_free_codes(fitted, X, codes) if spread else codes
+    return spread_items(fitted, X, codes) if spread else codes
