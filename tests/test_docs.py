@@ -155,6 +155,18 @@ def test_every_equation_and_name_of_the_glossary_exists():
             assert re.search(rf"\b{name}\b", source), (name, homes)
 
 
+def test_the_glossary_has_one_meaning_for_every_word():
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("# Words")[1]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in page.splitlines() if line.startswith("| ")][1:]
+    words = [word.strip() for row in rows for word in row[0].split(",")]
+    assert len(words) == len(set(words))
+    first, last = ("stage", "level", "token", "code", "SID", "prefix", "bucket"), ("verdict", "evidence")
+    data = ("codebook", "centroid", "residual", "carryover", "source", "rows", "table", "template", "occupancy")
+    work = ("spread", "checkpoint", "unfinished folder", "fingerprint", "recipe", "spec", "run", "seed")
+    assert {*first, *data, *work, "figure", "metric", *last} <= set(words)
+    assert all(len(row) == 4 and row[3].strip() for row in rows)
+
+
 def test_the_public_names_are_exactly_these():
     import sidkit
 
