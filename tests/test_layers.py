@@ -25,6 +25,7 @@ LAYERS = (
     "report",
     "advice explore",
     "retriever",
+    "search",
     "demo",
     "cli",
     "moved",

@@ -1,0 +1,1 @@
+"""OneSearch: shops and their logs, alignment, BART, ranking, evaluation."""
