@@ -118,7 +118,8 @@ def test_the_reference_has_every_parameter_with_its_default():
 
     parts = {part.splitlines()[0]: part for part in reference().split("\n## ")[1:]}
     commands = get_command(app).commands
-    commands |= {f"case {name}": command for name, command in commands.pop("case").commands.items()}
+    for group in ("case", "search"):
+        commands |= {f"{group} {name}": command for name, command in commands.pop(group).commands.items()}
     assert list(parts) == [f"sidkit {name}" for name in commands]
     for name, command in commands.items():
         for one in command.params:

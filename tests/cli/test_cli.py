@@ -110,7 +110,8 @@ def test_a_command_lives_in_the_file_named_after_it():
     for one in COMMANDS:
         assert one.call.__module__ == f"sidkit.cli.{one.call.__name__}"
     for name, group in GROUPS.items():
-        assert {one.call.__module__ for one in group.commands} == {f"sidkit.cli.{name}"}
+        for one in group.commands:
+            assert one.call.__module__ in (f"sidkit.cli.{name}", f"sidkit.cli.{name}.{one.call.__name__}")
 
 
 def test_report_prints_a_line_per_level(made):

@@ -20,6 +20,8 @@ from .judge import judge
 from .lookup import lookup
 from .ray import WithRay
 from .report import report
+from .search.align import align
+from .search.keywords import keywords
 from .show import show
 from .train import train
 
@@ -59,6 +61,13 @@ GROUPS = {
         (
             Command(collisions, "Items on one SID under one tokenizer, followed through another"),
             Command(query, "The prefix of a query under each tokenizer"),
+        ),
+    ),
+    "search": Group(
+        "Generative search: queries and items on one set of semantic IDs.",
+        (
+            Command(keywords, "A dictionary of keywords from a catalogue"),
+            Command(align, "Queries and items in one space, from what is clicked"),
         ),
     ),
 }

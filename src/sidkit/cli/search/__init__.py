@@ -1,0 +1,1 @@
+"""sidkit search: generative search over semantic IDs."""
