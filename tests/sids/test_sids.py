@@ -53,6 +53,19 @@ def test_strings_in_every_preset(table):
     assert table.strings("[{level}:{code}]").to_pylist()[0] == "[1:1][2:0][3:2]"
 
 
+@pytest.mark.parametrize("template", ["letters", "plain", "openonerec", Template("{code}", "/", "(", ")")])
+def test_a_table_writes_sids_and_prefixes_in_its_own_form(template):
+    table = SidTable(IDS, CODES, (2, 2, 3), template)
+    assert [table.write(codes) for codes in CODES] == table.strings().to_pylist()
+    for level in (1, 2):
+        for codes, sid in zip(CODES[:, :level], table.strings().to_pylist(), strict=True):
+            assert sid.startswith(table.write(codes))
+            assert not table.write(codes).endswith(table.template.end or "\0")
+            assert table.rows_of(table.write(codes)).tolist() == table.rows_of(codes).tolist()
+    with pytest.raises(sidkit.SidkitError, match="4 codes cannot be written, as these SIDs have 3"):
+        table.write((1, 0, 2, 0))
+
+
 @pytest.mark.parametrize(
     "ids", [IDS, [10, 20, 30, 40], pa.array([1, 2, 3, 4], pa.uint16()), pa.array(IDS, pa.large_string())]
 )

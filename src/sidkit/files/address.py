@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import translate
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -38,7 +38,8 @@ class Remote:
     options: str = ""  # ?region=eu-west-1
 
     def __str__(self) -> str:
-        return f"{re.sub('//.*@', '//', self.root)}{self.path}"
+        """The address without user, password and options, for messages."""
+        return re.sub("//[^/]*@", "//", f"{self.root}{self.path}")
 
     def __fspath__(self) -> str:
         """The whole address, options and all: what `locate` reads."""
@@ -105,18 +106,25 @@ class Remote:
             yield self / info.path[len(self.inner) :].lstrip("/")
 
     def glob(self, pattern: str) -> Iterator[Remote]:
-        """The files below this folder that match: `*` within a name, `**/` across folders."""
-        parts = [".*" if part == "**" else translate(part)[4:-3].replace(".*", "[^/]*") for part in pattern.split("/")]
-        wanted = re.compile("/".join(parts).replace(".*/", "(?:.*/)?"))
-        for found in self.iterdir(recursive=True):
-            if wanted.fullmatch(str(found.relative_to(self))):
-                yield found
+        """The files below this folder that match: `*`, `?` and `[ab]` within a name, `**` across folders."""
+        for entry in self.iterdir(recursive=True):
+            if _matches(entry.relative_to(self).parts, pattern.split("/")):
+                yield entry
 
     def _info(self) -> Any:
         return self.system.get_file_info(self.inner)
 
 
 Location: TypeAlias = Path | Remote
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the names of a path match the parts of a pattern; `**` is any number of names, at the end one or more."""
+    if not names or not pattern:
+        return not names and not pattern
+    if pattern[0] != "**":
+        return fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+    return len(pattern) == 1 or _matches(names, pattern[1:]) or _matches(names[1:], pattern)
 
 
 def is_address(text: str | os.PathLike[str]) -> bool:

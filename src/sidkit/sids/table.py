@@ -58,6 +58,12 @@ class SidTable:
         """The SIDs as a pyarrow string array, in the table's own template or in another."""
         return _strings(self.codes, self.sizes, self._form(template))
 
+    def write(self, codes: Sequence[int]) -> str:
+        """The SID of these codes as this table writes it; the start of SIDs if there are fewer codes than levels."""
+        if len(codes) > len(self.sizes):
+            raise InputError(f"{len(codes)} codes cannot be written, as these SIDs have {len(self.sizes)}")
+        return self.template.write(codes) if len(codes) == len(self.sizes) else self.template.write_prefix(codes)
+
     def sid_of(self, item: Any) -> tuple[int, ...] | None:
         """The codes of an item, or None."""
         row = self.row_of(item)
