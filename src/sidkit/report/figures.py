@@ -107,7 +107,7 @@ def _carryover_panel(carried: Mapping[str, Any]) -> Panel:
     levels = list(range(len(carried["per_level"])))
     series = [
         Series("if the centroid is subtracted", levels, carried["per_level"], 0, "bars"),
-        Series("as this tokenizer does", levels, carried["passed_on"], 1, "bars"),
+        Series("passed on by this tokenizer", levels, carried["passed_on"], 1, "bars"),
         Series("by chance", [-0.5, len(levels) - 0.5], [carried["isotropic"]] * 2, GUIDE),
     ]
     names = [str(level + 1) for level in levels]
