@@ -1,7 +1,7 @@
 """The formulas, on (n, d) arrays of numpy or torch alike.
 
-Every function works row by row with a fixed order of additions, so a row's result never depends on
-the rows beside it. That is what lets a vector keep its semantic ID whatever batch it comes in.
+Every function works row by row with a fixed order of additions, so a row's result never depends on other rows: a
+vector has the same semantic ID in any batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def unit(x: Array) -> Array:
 
 
 def vanishing(dtype: Any) -> float:
-    """The share of a row's length below which what remains of it is rounding error."""
+    """The share of a row's length below which a remainder is rounding error."""
     return 1e-12 if "float64" in str(dtype) else 1e-6
 
 

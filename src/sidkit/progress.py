@@ -1,4 +1,4 @@
-"""How long work reports on itself: four calls, and a silent default."""
+"""How long work reports its progress: four calls, and a silent default."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """What a fit or an encode tells while it runs."""
+    """What a fit or an encoding reports while it runs."""
 
     def start(self, label: str, rows: int) -> None:
-        """A piece of work over so many rows begins; 0: nobody knows how many."""
+        """Work over this many rows begins; 0 if their number is not known."""
 
     def advance(self, rows: int) -> None:
-        """So many more rows are done."""
+        """This many more rows are done."""
 
     def note(self, text: str) -> None:
-        """A word on how it goes, such as the mean cosine."""
+        """A short text on the state of the work, such as the mean cosine."""
 
     def workers(self, text: str) -> None:
-        """Who is at work, where that is more than this process: "3/8 shards, 4 workers, 1 retries"."""
+        """The state of other processes that share the work: "3/8 shards, 4 workers, 1 retries"."""
 
 
 class Silent:
-    """Says nothing."""
+    """Reports nothing."""
 
     def start(self, label: str, rows: int) -> None: ...
 

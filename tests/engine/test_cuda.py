@@ -363,13 +363,13 @@ def test_a_fit_gets_16_bit_rows_only_where_they_have_length_one(fitted):
 
 def test_chunks_from_files_pass_through_two_buffers(monkeypatch):
     pytest.importorskip("triton", reason="Triton is not installed")
-    from sidkit.rows import cuda_memory as held
+    from sidkit.rows import device_source
     from sidkit.rows.sources import ArraySource
 
-    monkeypatch.setattr(held, "_pinned", lambda n, d: torch.empty(n, d))
+    monkeypatch.setattr(device_source, "_pinned", lambda n, d: torch.empty(n, d))
     x = np.random.default_rng(0).normal(size=(103, 4)).astype(np.float16)
     x.flags.writeable = False
-    streamed = held.Streamed(ArraySource(x), torch.device("cpu"))
+    streamed = device_source.Streamed(ArraySource(x), torch.device("cpu"))
     copies = [part.clone() for part in streamed._staged(10)]
     assert [len(part) for part in copies] == [10] * 10 + [3]
     assert np.array_equal(torch.cat(copies).numpy(), x.astype(np.float32))
@@ -379,7 +379,7 @@ def test_chunks_from_files_pass_through_two_buffers(monkeypatch):
 @kernels_run
 def test_bad_rows_of_a_tensor_are_named():
     from sidkit.errors import BadRowsError
-    from sidkit.rows.cuda_memory import Resident, require_good_rows
+    from sidkit.rows.device_source import Resident, require_good_rows
 
     x = torch.ones(40, 3, device=DEVICE)
     require_good_rows(Resident(x))
@@ -436,7 +436,7 @@ def test_streamed_rows_are_the_resident_rows(dtype):
         for _ in range(2):
             got = rows.reduce(lambda x, codes: (x.double().sum(0), (x.double() ** 2).sum(0)))
             assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(got, want, strict=True))
-    assert isinstance(on_device(ArraySource(x)).held, Resident)
+    assert isinstance(on_device(ArraySource(x)).source, Resident)
 
 
 @pytest.mark.gpu

@@ -318,14 +318,14 @@ def test_a_compiler_that_fails_is_named_and_remembered(tmp_path):
 def test_kernels_that_crash_when_tried_are_not_used(tmp_path):
     (tmp_path / "trap.h").write_text("__attribute__((constructor)) static void trap(void) { __builtin_trap(); }\n")
     crashing = compiler_that(tmp_path, f'exec {build.find_compiler()[0]} -include {tmp_path}/trap.h "$@"')
-    assert fresh_process(tmp_path, CC=crashing) == "False the kernels died of signal 4 when tried"
+    assert fresh_process(tmp_path, CC=crashing) == "False the kernels died of signal 4 when tested"
 
 
 @needs_kernels
 def test_kernels_that_answer_wrongly_when_tried_are_not_used(tmp_path):
     (tmp_path / "wrong.h").write_text("#include <math.h>\n#define sqrtf(x) (0 * (x))\n")
     wrong = compiler_that(tmp_path, f'exec {build.find_compiler()[0]} -include {tmp_path}/wrong.h "$@"')
-    assert "the kernels failed when tried: wrong answer" in fresh_process(tmp_path, CC=wrong)
+    assert "the kernels failed when tested: wrong answer" in fresh_process(tmp_path, CC=wrong)
 
 
 @needs_kernels

@@ -352,10 +352,10 @@ def test_rows_in_memory_may_stream_to_several_places_at_once():
     assert np.allclose(want, X.sum(0, dtype=np.float64), atol=1e-6)
     assert np.array_equal(want, same)
     assert np.allclose(part, X[5000:].sum(0, dtype=np.float64), atol=1e-6)
-    assert third.held._pages() is None
+    assert third.source._pages() is None
     del first, second
-    assert third.held._pages() is None  # rows stay with what they began with
-    assert total(X)[0].held._pages() is not None
+    assert third.source._pages() is None  # rows stay with what they began with
+    assert total(X)[0].source._pages() is not None
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""Small things between arrays: moving one to where another lives, and checking one that came from a file."""
+"""Helpers for arrays of numpy and torch alike: moving, widening, and cutting them into pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AT_ONCE = 1 << 26  # numbers in one temporary array: 512 MB of float64
 
 
 def like(a: NDArray[Any], x: Array) -> Array:
-    """`a` in the dtype, and on the device, of x."""
+    """`a` in the dtype and on the device of x."""
     if isinstance(x, np.ndarray):
         return a.astype(x.dtype, copy=False)
     import torch
@@ -34,9 +34,9 @@ def namespace(x: Array) -> Any:
 
 
 def pieces(x: Array, width: int) -> Iterator[Array]:
-    """The rows of x, as many at a time as leave a temporary array of `width` numbers a row within bounds.
+    """The rows of x in pieces, so that a temporary array of `width` numbers a row has at most AT_ONCE numbers.
 
-    No rows are one piece too.
+    Without rows there is one empty piece.
     """
     step = max(1, AT_ONCE // max(width, 1))
     for start in range(0, max(len(x), 1), step):

@@ -1,7 +1,7 @@
-"""numpy and scipy: a matrix product into a bounded block, `argmax` for the winners, a sparse product to add up.
+"""numpy and scipy: scores are a matrix product, winners their `argmax`, sums a sparse product.
 
-Scores are the only large intermediate, so rows are taken BLOCK at a time. Short blocks are padded: BLAS picks
-other kernels for small products, and their last bits differ.
+Scores are the only large intermediate, so rows are scored BLOCK at a time. Short blocks are padded, because BLAS takes
+other kernels for small products, whose last bits differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int32]
 
 BLOCK = 4096  # rows scored at once: 16 MB of float32 scores at 1,024 centroids
-PAIRS = 1 << 20  # numbers held at once while near-ties are settled
+PAIRS = 1 << 20  # numbers in memory at once while near-ties are settled
 SPARE = 1  # codewords beyond the k best by rounded scores that are scored again
 SMALL = 1 << 22  # multiplications below which a matrix product may take another path
 
@@ -72,8 +72,8 @@ def top(x: Floats, book: CpuCodebook, k: int) -> tuple[Codes, Floats]:
 def nearest(x: Floats, book: CpuCodebook) -> Codes:
     """The best codeword of every row: (n,).
 
-    Winners ahead by less than rounding error are settled in float64, lowest index first, so that a row gets the
-    same codeword whatever block it was scored in.
+    Codewords closer than rounding error are compared in float64, ties to the lowest index, so that a row gets the same
+    codeword whatever block it is scored in.
     """
     if native.ready(x):
         return native.nearest(x, book)
@@ -96,7 +96,7 @@ def soft_sums(
 
     s = cos(x, c) or, for a book with offsets, -scale |x - c|^2;   w_j = exp(beta s_j) / sum over the k best
 
-    skip_zero leaves rows of length zero out. Precision is for GPUs: this engine scores in the rows' own dtype.
+    skip_zero leaves rows of length zero out. precision is for GPUs: this engine scores in the dtype of the rows.
     """
     x = x[squared_length(x)[:, 0] > 0] if skip_zero else x
     if native.ready(x, k):
@@ -113,16 +113,17 @@ def soft_sums(
 
 
 def _exact_top(x: Floats, book: CpuCodebook, k: int) -> tuple[Codes, NDArray[np.float64]]:
-    """The k best codewords of every row and their scores in float64, chosen by these among one more: (n, k), (n, k).
+    """The k best codewords of every row by their scores in float64, and these scores: (n, k), (n, k).
 
-    So a fit comes to the same codebooks with the compiled kernels and without them.
+    They are chosen among the k + SPARE best by rounded scores, so that a fit ends with the same codebooks with and
+    without the compiled kernels.
     """
     index = top(x, book, min(k + SPARE, len(book)))[0]
     score = np.empty(index.shape)
     step = max(1, PAIRS // (x.shape[1] * index.shape[1]))
     for start in range(0, len(x), step):
-        some = slice(start, start + step)
-        score[some] = np.einsum("nd,nkd->nk", x[some].astype(np.float64, copy=False), book.exact[index[some]])
+        rows = slice(start, start + step)
+        score[rows] = np.einsum("nd,nkd->nk", x[rows].astype(np.float64, copy=False), book.exact[index[rows]])
     score += book.exact_offset[index]
     order = np.lexsort((index, -score), axis=1)[:, :k]
     return np.take_along_axis(index, order, 1), np.take_along_axis(score, order, 1)
@@ -142,11 +143,10 @@ def add_up(x: Floats, index: Codes, weight: NDArray[np.float64], size: int) -> t
     total = np.zeros((size, x.shape[1]))
     for start in range(0, len(x), BLOCK):
         rows = slice(start, start + BLOCK)
-        some = index[rows]
-        starts = np.arange(0, some.size + 1, k)
-        total += csr_matrix((weight[rows].ravel(), some.ravel(), starts), shape=(len(some), size)).T @ x[rows].astype(
-            np.float64, copy=False
-        )
+        codes = index[rows]
+        starts = np.arange(0, codes.size + 1, k)
+        shares = csr_matrix((weight[rows].ravel(), codes.ravel(), starts), shape=(len(codes), size))
+        total += shares.T @ x[rows].astype(np.float64, copy=False)
     return mass, total
 
 
@@ -157,7 +157,7 @@ def column_sums(x: Floats) -> NDArray[np.float64]:
 
 
 def rounding(x: Floats, book: CpuCodebook) -> Floats:
-    """How far two computed scores of a row may stand from the true ones, together: (n,).
+    """The most by which two computed scores of a row can differ from the true ones, together: (n,).
 
     The classical bound for a d-term sum, 2 (d + 4) u (|x| max|c| + max|offset|).
     """
@@ -174,9 +174,9 @@ def _settle(x: Floats, near: NDArray[np.bool_], book: CpuCodebook) -> Codes:
     score = np.empty(len(row))
     step = max(1, PAIRS // x.shape[1])
     for start in range(0, len(row), step):
-        some = slice(start, start + step)
-        product = x[row[some]].astype(np.float64) * book.exact[code[some]]
-        score[some] = product.sum(axis=1) + book.exact_offset[code[some]]
+        pairs = slice(start, start + step)
+        product = x[row[pairs]].astype(np.float64) * book.exact[code[pairs]]
+        score[pairs] = product.sum(axis=1) + book.exact_offset[code[pairs]]
     order = np.lexsort((code, -score, row))
     first = np.searchsorted(row[order], np.arange(len(x)))
     return code[order][first].astype(np.int32)
@@ -187,11 +187,11 @@ def _scored(x: Floats, book: CpuCodebook) -> Iterator[tuple[slice, Floats]]:
     least = min(BLOCK, max(64, SMALL // book.rows.size))
     buffer = np.empty((min(BLOCK, max(len(x), least)), len(book)), x.dtype)
     for start in range(0, len(x), BLOCK):
-        some = x[start : start + BLOCK]
-        n = len(some)
+        block = x[start : start + BLOCK]
+        n = len(block)
         if n < least:
-            some = np.concatenate([some, np.zeros((least - n, x.shape[1]), x.dtype)])
-        scores = np.matmul(some, book.rows.T, out=buffer[: len(some)])
+            block = np.concatenate([block, np.zeros((least - n, x.shape[1]), x.dtype)])
+        scores = np.matmul(block, book.rows.T, out=buffer[: len(block)])
         if book.offset is not None:
             scores += book.offset
         yield slice(start, start + n), scores[:n]

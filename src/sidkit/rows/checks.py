@@ -1,4 +1,4 @@
-"""Rows that cannot be computed with: NaN, infinity, nothing but zeros."""
+"""Rows that cannot be used: rows with NaN or infinity, and rows of zeros."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ..progress import Progress, Silent
 from .seam import CHUNK
 from .sources import Source, Wrapped
 
-__all__ = ["Checked", "bad_rows_error", "find_bad_rows", "require_good_rows"]
+__all__ = ["NAMED", "Checked", "bad_rows_error", "complaint", "find_bad_rows", "refused", "require_good_rows"]
 
+NAMED = 3  # bad rows that an error names
 
 Look = Callable[[NDArray[Any]], None]
 
@@ -23,16 +24,16 @@ Look = Callable[[NDArray[Any]], None]
 def find_bad_rows(
     source: Source, progress: Progress | None = None, look: Look | None = None, dtype: Any = None
 ) -> dict[int, str]:
-    """Row number -> what is wrong with it, for every row that holds NaN or infinity or is zero.
+    """Index of the row -> what is wrong with it, for every row with NaN or infinity or of zeros.
 
-    look, where given, sees the good rows of every chunk; dtype is what is computed in, if not the rows' own.
+    look, if given, is called with the good rows of every chunk; dtype is computed in, if not that of the rows.
     """
     report, start, bad = progress or Silent(), 0, {}
     for chunk in source.chunks(CHUNK):
         x = _as(chunk, dtype)
         usable = _usable(x)
         for row in np.flatnonzero(~usable):
-            bad[start + int(row)] = _complaint(x[row])
+            bad[start + int(row)] = complaint(x[row])
         if look is not None:
             look(chunk if usable.all() else chunk[usable])
         start += len(x)
@@ -43,7 +44,7 @@ def find_bad_rows(
 def require_good_rows(
     source: Source, progress: Progress | None = None, look: Look | None = None, dtype: Any = None
 ) -> None:
-    """An error that counts the bad rows and names the first few, or nothing. Rows that were checked are not read."""
+    """An error that counts the bad rows and names the first few, if there are any. Rows once checked are not read."""
     if getattr(source, "checked", False) and look is None and dtype in (None, source.dtype):
         (progress or Silent()).advance(source.shape[0])
         return
@@ -54,9 +55,9 @@ def require_good_rows(
 
 @dataclass(frozen=True, eq=False)
 class Checked(Wrapped):
-    """A source whose rows are checked as they are read. The first bad one ends the work; the error counts all."""
+    """A source whose rows are checked as they are read. The first bad row ends the work; the error counts all."""
 
-    computed_in: Any = None  # a dtype, if not the rows' own
+    computed_in: Any = None  # a dtype, if not that of the rows
 
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         for x in self.source.chunks(size, start):
@@ -67,12 +68,17 @@ class Checked(Wrapped):
 
 def bad_rows_error(source: Source, bad: Mapping[int, str]) -> BadRowsError:
     """The error that counts bad rows and names the first few."""
-    first = ", ".join(f"{source.name(row)} {why}" for row, why in list(bad.items())[:3])
-    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+    named = [f"{source.name(row)} {why}" for row, why in list(bad.items())[:NAMED]]
+    return refused(list(bad), named, source.shape[0])
+
+
+def refused(bad: list[int], named: list[str], total: int) -> BadRowsError:
+    """The error for these rows of `total`, the first of which are named."""
+    more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
     return BadRowsError(
-        f"{len(bad)} of {source.shape[0]} rows cannot be used: {first}{more}; "
+        f"{len(bad)} of {total} rows cannot be used: {', '.join(named)}{more}; "
         "repair them, or leave them out with --bad-rows drop",
-        list(bad),
+        bad,
     )
 
 
@@ -82,14 +88,15 @@ def _as(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
 
 
 def _usable(x: NDArray[Any]) -> NDArray[np.bool_]:
-    """Rows whose length is a positive finite number in the dtype they are computed in."""
+    """Whether each row has a positive, finite length in its dtype: (n,)."""
     with np.errstate(over="ignore", invalid="ignore"):
         square = np.einsum("nd,nd->n", x, x)
     usable: NDArray[np.bool_] = np.isfinite(square) & (square > 0)
     return usable
 
 
-def _complaint(row: NDArray[Any]) -> str:
+def complaint(row: NDArray[Any]) -> str:
+    """What is wrong with a bad row."""
     if np.isnan(row).any():
         return "holds NaN"
     if np.isinf(row).any():

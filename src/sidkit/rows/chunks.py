@@ -1,4 +1,4 @@
-"""Parts of any length made into chunks of one length, and read ahead of whoever computes with them."""
+"""Parts of any length cut into chunks of one length, and read ahead of the computation."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = ["read_ahead", "rechunked"]
 
 
 def rechunked(parts: Iterable[NDArray[Any]], size: int) -> Iterator[NDArray[Any]]:
-    """The rows of all parts in order, `size` at a time. A part that fits is passed on; others are copied once."""
-    held: list[NDArray[Any]] = []
+    """The rows of all parts in order, `size` at a time. Rows are copied only where a chunk spans two parts."""
+    waiting: list[NDArray[Any]] = []
     missing = size
     for part in parts:
         while len(part) >= missing:
-            yield _joined([*held, part[:missing]])
-            part, held, missing = part[missing:], [], size
+            yield _joined([*waiting, part[:missing]])
+            part, waiting, missing = part[missing:], [], size
         if len(part):
-            held.append(part)
+            waiting.append(part)
             missing -= len(part)
-    if held:
-        yield _joined(held)
+    if waiting:
+        yield _joined(waiting)
 
 
 def read_ahead(items: Generator[NDArray[Any], None, None], depth: int = 2) -> Iterator[NDArray[Any]]:
-    """The items, `depth` of them made in a thread before they are asked for.
+    """The items, `depth` of which are made ahead in a thread.
 
-    Errors in the thread are raised here. Whoever stops early closes this generator, which ends the thread.
+    Errors in the thread are raised here. A consumer that stops early closes this generator, which ends the thread.
     """
     waiting: deque[Future[NDArray[Any] | None]] = deque()
     pool = ThreadPoolExecutor(1, thread_name_prefix="sidkit-read")

@@ -1,8 +1,8 @@
-"""Rows on a CUDA device: held there, or streamed from the host through pinned buffers when they do not fit.
+"""Rows on a CUDA device: in its memory, or streamed from the host through pinned buffers where they do not fit.
 
-The verbs are those of `rows.Rows`. As on the host, residuals are not stored: each pass carries a share of the rows
-through the stages so far, in one kernel, into a buffer of bounded size (`spare`). Where the buffer holds all rows,
-it is filled once for each level instead of once a pass.
+The methods are those of `seam.Rows`. As on the host, residuals are not stored: each pass carries a share of the rows
+through the earlier stages, in one kernel, into a buffer of bounded size (`spare`). Where the buffer is large enough for
+all rows, it is filled once for each level instead of once for each pass.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from torch import Tensor
 
 from ..engine.cuda import engine as cuda
 from ..progress import Progress, Silent
-from .cuda_memory import Held, Resident, Streamed, require_good_rows
+from .device_source import DeviceSource, Resident, Streamed, require_good_rows
 from .seam import Carrier, HasStages, Sums, choose, leading_steps
 
 __all__ = ["DeviceRows", "Resident", "Streamed", "fused", "on_device"]
 
-SPARE = 1100 << 20  # bytes of device memory for rows at work
+SPARE = 1100 << 20  # bytes of device memory for the rows of one pass
 
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """Rows of one GPU: where they lie, the stages they went through, and the codes these gave."""
+    """Rows of one GPU: a source, the stages they went through, and the codes these gave."""
 
-    held: Held
+    source: DeviceSource
     stages: tuple[Carrier, ...] = ()
     tokens: Tensor | None = None  # (width, n) int32, on the device
     spare: int = SPARE
     progress: Progress = field(default_factory=Silent)
-    scored_in: set[str] = field(default_factory=set)  # the precisions that passes below float32 used
-    _filled: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)  # all rows carried, if they fit
+    scored_in: set[str] = field(default_factory=set)  # precisions below float32 that passes used
+    _filled: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)  # all rows carried, where they fit
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.held.shape
+        return self.source.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -54,20 +54,20 @@ class DeviceRows:
     def sample(self, n: int, seed: Sequence[int]) -> NDArray[Any]:
         return self.take(choose(self.shape[0], n, seed))
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        return self._take(numbers).cpu().numpy()  # type: ignore[no-any-return]
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self._take(indices).cpu().numpy()  # type: ignore[no-any-return]
 
     def reduce(self, f: Callable[[Any, Any], Sums], precision: str = "fp32") -> Sums:
         """The sum over chunks of f(x, codes), as arrays on the host.
 
-        precision says what f can do with: "fp16" or "bf16" give it rows rounded to 16 bits, where they have length one.
+        precision is what f needs at least: with "fp16" or "bf16", rows of length one are rounded to 16 bits for it.
         """
         coarse = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision) if self._plan.unit else None
         if precision != "fp32":
             self.scored_in.add(precision if coarse else "tf32")
         total: list[Tensor] = []
         for x, codes in self._chunks(coarse or torch.float32):
-            part = [torch.as_tensor(a).to(self.held.device) for a in f(x, codes)]
+            part = [torch.as_tensor(a).to(self.source.device) for a in f(x, codes)]
             total = [a + b for a, b in zip(total, part, strict=True)] if total else part
             self.progress.advance(len(x))
         return tuple(a.cpu().numpy() for a in total)
@@ -81,7 +81,7 @@ class DeviceRows:
         codes = self._codes
         self._filled.clear()
         if stage.sizes:
-            fresh = torch.empty(len(stage.sizes), self.shape[0], dtype=torch.int32, device=self.held.device)
+            fresh = torch.empty(len(stage.sizes), self.shape[0], dtype=torch.int32, device=self.source.device)
             start = 0
             for x, seen in self._chunks(torch.float32):
                 fresh[:, start : start + len(x)] = stage.tokens(x, seen).T
@@ -96,15 +96,15 @@ class DeviceRows:
             yield self._take(order[start : start + n])
 
     def rows_of(self, x: NDArray[Any]) -> DeviceRows:
-        held = Resident(torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self.held.device))
-        return DeviceRows(held, spare=self.spare)
+        resident = Resident(torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self.source.device))
+        return DeviceRows(resident, spare=self.spare)
 
     def ran_on(self) -> dict[str, Any]:
-        """What to say of a fit of these rows: which device, where the rows lay, how they were scored, memory used."""
-        device = self.held.device
+        """The device, where the rows were, the precisions of their scores, and the memory used."""
+        device = self.source.device
         return {
             "device": torch.cuda.get_device_name(device),
-            "rows": "on the card" if isinstance(self.held, Resident) else "streamed from the host",
+            "rows": "on the card" if isinstance(self.source, Resident) else "streamed from the host",
             "scored_in": sorted(self.scored_in) or ["fp32"],
             "peak_bytes": torch.cuda.max_memory_allocated(device),
         }
@@ -116,34 +116,34 @@ class DeviceRows:
     def prepare(self, work: float) -> None:
         """Triton compiles its kernels as they are called."""
 
-    def _take(self, numbers: NDArray[np.int64]) -> Tensor:
-        codes = self._codes[:, torch.as_tensor(numbers).to(self.held.device)].contiguous()
-        return self._carried(self.held.take(numbers), codes, 0, torch.float32)
+    def _take(self, indices: NDArray[np.int64]) -> Tensor:
+        codes = self._codes[:, torch.as_tensor(indices).to(self.source.device)].contiguous()
+        return self._carried(self.source.take(indices), codes, 0, torch.float32)
 
     @property
     def _codes(self) -> Tensor:
         if self.tokens is not None:
             return self.tokens
-        return torch.empty(0, self.shape[0], dtype=torch.int32, device=self.held.device)
+        return torch.empty(0, self.shape[0], dtype=torch.int32, device=self.source.device)
 
     def _chunks(self, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
         """(rows carried through the stages, their codes (n, width)), a share of the rows at a time."""
         n, d = self.shape
         codes = self._codes
-        size = max(1, self.spare // (d * (self.held.overhead + (8 if dtype == torch.float32 else 2))))
-        whole = size >= n
-        if whole and dtype in self._filled:
+        size = max(1, self.spare // (d * (self.source.overhead + (8 if dtype == torch.float32 else 2))))
+        fits = size >= n
+        if fits and dtype in self._filled:
             yield self._filled[dtype], codes.T
             return
         size = -(-n // -(-n // size))  # even shares
         start = 0
-        buffer = torch.empty(size, d, dtype=dtype, device=self.held.device)
-        for raw in self.held.chunks(size):
+        buffer = torch.empty(size, d, dtype=dtype, device=self.source.device)
+        for raw in self.source.chunks(size):
             rows = slice(start, start + len(raw))
             x = self._carried(raw, codes, start, dtype, buffer[: len(raw)])
             yield x, codes[:, rows].T
             start += len(raw)
-        if whole and n:
+        if fits and n:
             self._filled[dtype] = buffer
 
     def _carried(self, x: Tensor, codes: Tensor, start: int, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
@@ -166,7 +166,7 @@ class DeviceRows:
 
     @cached_property
     def _fused(self) -> tuple[int, cuda.CarryPlan]:
-        return fused(self.stages, torch.empty(0, self.shape[1], device=self.held.device))
+        return fused(self.stages, torch.empty(0, self.shape[1], device=self.source.device))
 
 
 def fused(stages: Sequence[Carrier], x: Tensor) -> tuple[int, cuda.CarryPlan]:
@@ -176,25 +176,25 @@ def fused(stages: Sequence[Carrier], x: Tensor) -> tuple[int, cuda.CarryPlan]:
 
 
 def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progress | None = None) -> DeviceRows:
-    """Rows for the GPU: a CUDA tensor as it lies, anything else copied there if it fits, streamed if not."""
-    place = torch.device(device)
-    own = X.device if isinstance(X, torch.Tensor) and X.is_cuda else place
-    if own.index is not None:
-        torch.cuda.set_device(own)  # where Triton's kernels go
+    """Rows for the GPU: a CUDA tensor as it is; anything else is copied to the device if it fits, streamed if not."""
+    target = torch.device(device)
+    current = X.device if isinstance(X, torch.Tensor) and X.is_cuda else target
+    if current.index is not None:
+        torch.cuda.set_device(current)  # where Triton launches its kernels
     report = progress or Silent()
     if isinstance(X, torch.Tensor):
-        held = Resident(X if X.is_cuda else X.to(place))
-        require_good_rows(held)
-        return DeviceRows(held, spare=spare, progress=report)
-    streamed = Streamed(X, place)
+        resident = Resident(X if X.is_cuda else X.to(target))
+        require_good_rows(resident)
+        return DeviceRows(resident, spare=spare, progress=report)
+    streamed = Streamed(X, target)
     n, d = X.shape
-    free, _ = torch.cuda.mem_get_info(place)
+    free, _ = torch.cuda.mem_get_info(target)
     if n * d * 4 + 2 * spare > free:
         return DeviceRows(streamed, spare=spare, progress=report)
     x, start = None, 0
     for part in streamed.chunks(max(1, spare // (d * 8))):
-        x = torch.empty(n, d, dtype=part.dtype, device=place) if x is None else x
+        x = torch.empty(n, d, dtype=part.dtype, device=target) if x is None else x
         x[start : start + len(part)] = part
         start += len(part)
-    x = torch.empty(n, d, device=place) if x is None else x
+    x = torch.empty(n, d, device=target) if x is None else x
     return DeviceRows(Resident(x), spare=spare, progress=report)

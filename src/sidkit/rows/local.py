@@ -16,9 +16,7 @@ from ..progress import Progress, Silent
 from .seam import CHUNK, Carrier, Sums, add_in_tree, choose, leading_steps, smallest_code_dtype
 from .sources import Source
 
-__all__ = [
-    "LocalRows",
-]
+__all__ = ["LocalRows"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class LocalRows:
     columns: tuple[NDArray[Any], ...] = ()  # one (n,) array of codes per token
     chunk: int = CHUNK
     progress: Progress = field(default_factory=Silent)
-    cast: np.dtype[Any] | None = None  # the dtype to compute in, if not the source's own
+    cast: np.dtype[Any] | None = None  # the dtype to compute in, if not that of the source
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -47,8 +45,8 @@ class LocalRows:
     def sample(self, n: int, seed: Sequence[int]) -> NDArray[Any]:
         return self.take(choose(self.shape[0], n, seed))
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        x: NDArray[Any] = self._carried(self.source.take(numbers), self._codes_of(numbers))
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        x: NDArray[Any] = self._carried(self.source.take(indices), self._codes_of(indices))
         return x
 
     def reduce(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
@@ -104,7 +102,7 @@ class LocalRows:
 
     @cached_property
     def _chain(self) -> tuple[int, native.CarryChain]:
-        """How many stages, from the first on, one sweep of the kernels can do, and how."""
+        """How many stages, from the first on, one sweep of the compiled kernels can do, and the chain for it."""
         steps = leading_steps(self.stages)
         return len(steps), native.CarryChain(steps)
 

@@ -1,4 +1,4 @@
-"""Where rows were worked on: as facts for machines, and as a line of text for people."""
+"""Where rows were worked on: as facts, and as a line of text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rows that cost time to decode are decoded once, into a scratch file that vanishes with the process.
+"""Rows that are slow to decode are decoded once, into a scratch file that is deleted with the process.
 
 Decoding Parquet takes as long as a pass of k-means; reading plain numbers back takes a tenth of that. A fit reads its
-rows dozens of times, so the pass that checks them also copies them. Where there is no room, rows are decoded each time.
+rows dozens of times, so the pass that checks them also copies them. Without room on the disk, every pass decodes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .sources import Source, Wrapped, is_slow, require_rows
 
 __all__ = ["Copy", "Scratch", "checked_copy"]
 
-ROOM = 1.2  # times the bytes of the rows that must be free on the disk
+ROOM = 1.2  # free space needed on the disk, in sizes of the rows
 
 
 def checked_copy(source: Source, folder: Path | None, progress: Progress) -> Source:
@@ -47,11 +47,11 @@ class Scratch(Wrapped):
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return read_ahead(self._chunks(size, start))
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        numbers = require_rows(numbers, self.shape[0])
-        out = np.empty((len(numbers), self.shape[1]), self.dtype)
-        for i, number in enumerate(numbers):
-            self._read(out[i], int(number))
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        indices = require_rows(indices, self.shape[0])
+        out = np.empty((len(indices), self.shape[1]), self.dtype)
+        for i, row in enumerate(indices):
+            self._read(out[i], int(row))
         return out
 
     def _chunks(self, size: int, start: int) -> Generator[NDArray[Any], None, None]:
@@ -62,12 +62,12 @@ class Scratch(Wrapped):
             yield x
 
     def _read(self, x: NDArray[Any], row: int) -> None:
-        place, left = row * self.shape[1] * self.dtype.itemsize, x.data.cast("B")
+        offset, left = row * self.shape[1] * self.dtype.itemsize, x.data.cast("B")
         while left:
-            got = os.preadv(self.copy.fileno(), [left], place)
+            got = os.preadv(self.copy.fileno(), [left], offset)
             if not got:
                 raise OSError("a scratch file ended early")
-            place, left = place + got, left[got:]
+            offset, left = offset + got, left[got:]
 
 
 class Copy:
@@ -105,19 +105,19 @@ class Copy:
 
 
 def _unnamed_file(folder: Path | None, size: int) -> IO[bytes] | None:
-    """A file that is gone when the process is, if the disk of this folder, or of temporary files, has room."""
+    """A file that is deleted with the process, if the disk of this folder, or of temporary files, has room for it."""
     try:
-        place = Path(tempfile.gettempdir()) if folder is None else folder
-        place.mkdir(parents=True, exist_ok=True)
-        if _in_memory(place) or shutil.disk_usage(place).free < ROOM * size:
+        folder = Path(tempfile.gettempdir()) if folder is None else folder
+        folder.mkdir(parents=True, exist_ok=True)
+        if _in_memory(folder) or shutil.disk_usage(folder).free < ROOM * size:
             return None
-        return tempfile.TemporaryFile(dir=place)
+        return tempfile.TemporaryFile(dir=folder)
     except OSError:
         return None
 
 
 def _in_memory(folder: Path) -> bool:
-    """Whether the folder's files live in memory."""
+    """Whether the files of this folder are in memory, not on a disk."""
     mounts = Path("/proc/mounts")
     if not mounts.exists():
         return False

@@ -1,14 +1,14 @@
 """Rows: the only way an algorithm reaches its data.
 
     rows.sample(n, seed)    n rows, the same n wherever they live
-    rows.take(numbers)      the rows with these numbers
-    rows.reduce(f)          the sum over chunks of f(x, codes); f returns arrays that add, halves of the chunks first
-    rows.map(stage)         the rows after a fitted stage: its tokens are computed once and kept,
+    rows.take(indices)      the rows with these indices
+    rows.reduce(f)          the sum over chunks of f(x, codes); f returns arrays that add, each half of the chunks first
+    rows.map(stage)         the rows after a fitted stage: its tokens are computed once and stored,
                             what it passes on is rebuilt from them chunk by chunk
     rows.batches(n, seed)   shuffled minibatches
 
-Residuals are never stored: a chunk is read, carried through the stages so far with the codes at hand, used and
-dropped. So memory holds one chunk and a few bytes of codes a row, whatever N is and wherever the rows live.
+Residuals are never stored: a chunk is read, carried through the earlier stages with its codes, used and dropped. So
+memory contains one chunk and a few bytes of codes per row, whatever N is and wherever the rows live.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ class Carrier(Protocol):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many codewords each token it emits can take; () when it emits none."""
+        """How many codewords each of its tokens can take; () if it emits none."""
 
     def tokens(self, x: Array, codes: Array) -> Array:
         """Its tokens for rows x whose earlier tokens are codes: (n, len(sizes))."""
 
     def carry(self, x: Array, codes: Array) -> Array:
-        """What it passes on for rows x, its own tokens being the last of codes."""
+        """What it passes on for rows x, its tokens being the last of codes."""
 
 
 class Taken(NamedTuple):
-    """What a stage passes on, where it is a vector taken away and a scaling: `geometry.residual`, then length one.
+    """What a stage passes on, where it subtracts a vector and scales: `geometry.residual`, then length one.
 
-    vectors: (K, d) with the row's last code, (1, d) shared by all rows, or None. A fitted stage that has this as
-    `taken` can be carried through by compiled kernels, several stages in one sweep.
+    vectors: (K, d), chosen by the row's last code; (1, d), shared by all rows; or None. Compiled kernels and the GPU's
+    carry rows through several stages that have this as `taken` in one sweep.
     """
 
     vectors: NDArray[Any] | None
     keep: float
     normalize: bool
-    book: Callable[[Array], Any] | None = None  # the codebook that decides its token, ready for rows like these
+    book: Callable[[Array], Any] | None = None  # makes the codebook that decides its token, for rows like these
 
 
 @runtime_checkable
@@ -81,7 +81,7 @@ class HasStages(Protocol):
 
 @runtime_checkable
 class HasTaken(Protocol):
-    """A fitted stage that is a vector taken away and a scaling; None where this one is not."""
+    """A fitted stage that may be a vector taken away and a scaling; `taken` is None if it is not."""
 
     @property
     def taken(self) -> Taken | None: ...
@@ -98,24 +98,24 @@ class Rows(Protocol):
 
     @property
     def width(self) -> int:
-        """How many tokens the stages so far have emitted."""
+        """How many tokens the earlier stages have emitted."""
 
     def sample(self, n: int, seed: Sequence[int]) -> NDArray[Any]: ...
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]: ...
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]: ...
 
     def reduce(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
-        """The sum of f(x, codes) over chunks; a GPU may hand f rows rounded to 16 bits if precision allows."""
+        """The sum of f(x, codes) over chunks; a GPU may give f rows rounded to 16 bits if precision allows it."""
 
     def map(self, stage: Carrier) -> Rows: ...
 
     def batches(self, n: int, seed: Sequence[int]) -> Iterator[Array]: ...
 
     def codes(self) -> NDArray[np.int32]:
-        """All tokens so far: (n, width)."""
+        """The tokens of the earlier stages: (n, width)."""
 
     def prepare(self, work: float) -> None:
-        """Get ready for so many multiply-adds, by compiling kernels if they pay for it."""
+        """Get ready for `work` multiply-adds, by compiling kernels if these pay for it."""
 
 
 @runtime_checkable
@@ -127,7 +127,7 @@ class MakesRows(Protocol):
 
 
 def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:
-    """The sum of so many parts, each half of them first. A machine that has one half gets the same bits for it."""
+    """The sum of `count` parts, each half of them first: a machine that has one half gets the same bits for it."""
     if count < 2:
         return next(parts) if count else ()
     left = add_in_tree(parts, count // 2)
@@ -136,7 +136,7 @@ def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:
 
 
 def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[CarryStep]:
-    """The stages that are a vector taken away, up to the first that is not; with their codebooks if x is given."""
+    """The stages up to the first that is not a vector taken away, as steps; with codebooks for rows like x, if any."""
     steps: list[CarryStep] = []
     seen = 0
     for stage in stages:
@@ -150,7 +150,7 @@ def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[CarryStep]
 
 
 def choose(total: int, n: int, seed: Sequence[int]) -> NDArray[np.int64]:
-    """n different row numbers below total, decided by the seed alone."""
+    """n different row indices below total, determined by the seed alone."""
     return np.random.default_rng(seed).choice(total, size=n, replace=False).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Sources: embeddings as they lie in memory or in files, and sources made of other sources."""
+"""Sources: embeddings in memory or in files, and sources made of other sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ArraySource", "HasSpeed", "Source", "Window", "Wrapped", "is_slow", 
 
 @runtime_checkable
 class Source(Protocol):
-    """Embeddings as they lie in memory or in files: read in order, or by row number."""
+    """Embeddings in memory or in files: read in order, or by the index of the row."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -29,11 +29,11 @@ class Source(Protocol):
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         """The rows from `start` on in order, `size` at a time (the last may be shorter)."""
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """The rows with these numbers, in this order."""
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """The rows with these indices, in this order."""
 
     def name(self, row: int) -> str:
-        """What a user calls this row: "row 12", "item 'B00X' (row 12 of items.parquet)"."""
+        """The name of this row for users: "row 12", "item 'B00X' (row 12 of items.parquet)"."""
 
 
 @runtime_checkable
@@ -51,7 +51,7 @@ def is_slow(source: Source) -> bool:
 
 @dataclass(frozen=True)
 class ArraySource:
-    """A matrix in memory, or memory-mapped: chunks are cut out of it and cast as they are read."""
+    """A matrix in memory, or memory-mapped: its chunks are cast as they are read."""
 
     array: NDArray[Any]
 
@@ -67,8 +67,8 @@ class ArraySource:
         for first in range(start, len(self.array), size):
             yield self.array[first : first + size].astype(self.dtype, order="C", copy=False)
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        return self.array[numbers].astype(self.dtype, order="C", copy=False)
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self.array[indices].astype(self.dtype, order="C", copy=False)
 
     def name(self, row: int) -> str:
         return f"row {row}"
@@ -76,7 +76,7 @@ class ArraySource:
 
 @dataclass(frozen=True, eq=False)
 class Wrapped:
-    """A source made of another one: all is the other's but what a subclass says."""
+    """A source made of another one: a subclass changes some of it."""
 
     source: Source
 
@@ -95,8 +95,8 @@ class Wrapped:
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return self.source.chunks(size, start)
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        return self.source.take(numbers)
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(indices)
 
     def name(self, row: int) -> str:
         return self.source.name(row)
@@ -104,7 +104,7 @@ class Wrapped:
 
 @dataclass(frozen=True, eq=False)
 class Window(Wrapped):
-    """Some rows of a source that lie together, numbered from 0."""
+    """Consecutive rows of a source, with indices from 0."""
 
     start: int
     stop: int
@@ -121,17 +121,17 @@ class Window(Wrapped):
             if left <= 0:
                 return
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        return self.source.take(numbers + self.start)
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(indices + self.start)
 
     def name(self, row: int) -> str:
         return self.source.name(row + self.start)
 
 
-def require_rows(numbers: NDArray[np.int64], total: int) -> NDArray[np.int64]:
-    """The row numbers, if all of them exist."""
-    numbers = np.asarray(numbers, np.int64)
-    outside = numbers[(numbers < 0) | (numbers >= total)]
+def require_rows(indices: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    """The row indices, if all of them exist."""
+    indices = np.asarray(indices, np.int64)
+    outside = indices[(indices < 0) | (indices >= total)]
     if len(outside):
         raise InputError(f"there is no row {outside[0]}: rows are numbered 0 to {total - 1}")
-    return numbers
+    return indices

@@ -1,4 +1,4 @@
-"""Rows on a GPU carried through stages in one kernel, and rows made ready for scoring."""
+"""Rows on a GPU carried through stages by one kernel, and rows made ready for scoring."""
 
 from __future__ import annotations
 
@@ -50,15 +50,14 @@ def plan_carry(steps: Sequence[CarryStep], x: Tensor) -> CarryPlan:
 
 
 def carried(x: Tensor, plan: CarryPlan, codes: Tensor, first_row: int = 0, out: Tensor | None = None) -> Tensor:
-    """Rows x (n, d) carried through the steps of a plan, in out's dtype (float32 by default).
+    """Rows x (n, d) after the steps of a plan, in the dtype of out (float32 by default).
 
-    codes: (width, N) int32, of which x is the rows from first_row on.
+    codes: (width, N) int32, of which the columns from first_row on belong to x.
     """
     out = torch.empty(x.shape, dtype=torch.float32, device=x.device) if out is None else out
     fine = out.dtype == torch.float32
     table, inverse = (plan.table, plan.inverse) if fine else (plan.coarse, plan.coarse_inverse)
-    pointers = (out, out) if table is None or inverse is None else (table, inverse)
-    _launch(x, plan.steps, pointers, codes, first_row, out)
+    _launch(x, plan.steps, table, inverse, codes, first_row, RowArgs(out))
     return out
 
 
@@ -68,8 +67,9 @@ def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> RowArgs:
     if mode == "fp32":
         high, low = (torch.empty(n, d, dtype=torch.float16, device=x.device) for _ in range(2))
         scale, length = (torch.empty(n, dtype=torch.float32, device=x.device) for _ in range(2))
-        _launch(x, (), (high, high), high, 0, high, (low, scale, length))
-        return RowArgs(high, low, scale, length)
+        rows = RowArgs(high, low, scale, length)
+        _launch(x, (), None, None, None, 0, rows)
+        return rows
     if unit or tile.dims == tile.padded:
         return RowArgs(x)
     return RowArgs(x, length=lengths(x))
@@ -86,18 +86,18 @@ def lengths(x: Tensor) -> Tensor:
 def _launch(
     x: Tensor,
     steps: tuple[Any, ...],
-    table: tuple[Tensor, Tensor],
-    codes: Tensor,
+    table: Tensor | None,
+    inverse: Tensor | None,
+    codes: Tensor | None,
     first_row: int,
-    out: Tensor,
-    halves: tuple[Tensor, Tensor, Tensor] | None = None,
+    out: RowArgs,
 ) -> None:
     n, d = x.shape
     padded = power_above(d)
     rows = max(1, min(16, 4096 // padded))
     kernels_carry.carry_kernel[(ceil_div(n, rows),)](
-        x, *table, codes, out, *(halves or (out, out, out)), n, first_row, codes.stride(0),
-        d, padded, rows, steps, halves is not None, num_warps=4 if padded * rows <= 4096 else 8,
+        x, table, inverse, codes, out, n, first_row, 0 if codes is None else codes.stride(0),
+        d, padded, rows, steps, num_warps=4 if padded * rows <= 4096 else 8,
     )  # fmt: skip
 
 

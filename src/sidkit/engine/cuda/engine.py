@@ -1,9 +1,9 @@
 """torch and Triton: rows on a CUDA device.
 
-Fits (`soft_sums`) take the rows as they come: float16 and bfloat16 rows are multiplied as they are, in one product on
-the tensor cores; float32 rows in TensorFloat-32, or in three products of float16 halves ("fp32"), which is as good as
-float32. Tokens (`nearest`, `top`) always go through the three products, with a bound on what these can be wrong by;
-rows within it are settled in float64. So they equal the float64 answer, lowest index on ties, as on the CPU.
+Fits (`soft_sums`) multiply rows in their dtype: float16 and bfloat16 rows in one product on the tensor cores, float32
+rows in TensorFloat-32, or in three products of float16 halves ("fp32"), which are as accurate as float32. Tokens
+(`nearest`, `top`) always take the three products and a bound on their error; rows whose best scores differ by less are
+scored in float64. So tokens equal the float64 answer, ties to the lowest index, as on the CPU.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from .triton.arguments import PairArgs, RowList, SlotShape, TileShape
 
 __all__ = ["soft_sums"]
 
-DENSE = 128  # codewords, and dimensions, up to which a fit's sums are one product
+DENSE = 128  # codewords, and dimensions, up to which the sums of a fit are one product
 
 
 def soft_sums(
@@ -34,8 +34,8 @@ def soft_sums(
         mass_j = sum_i w_ij,   sum_j = sum_i w_ij x_i,   objective = sum_i max_j s_ij
         w_i = softmax(beta s_i) over the k best;   s = cos(x, c)  or  -scale |x - c|^2
 
-    precision "fp32" scores float32 rows in three products; all else is decided by the rows' own dtype. Rows of 16 bits
-    must have length one, or zero. skip_zero gives the latter no say. The same rows give the same bits on every run.
+    precision "fp32" scores float32 rows in three products; otherwise the dtype of the rows decides. Rows of 16 bits
+    must have length one or zero. skip_zero leaves rows of length zero out. The same rows give the same bits every time.
     """
     if x.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         raise SpecError(f"rows on a GPU must be float32, float16 or bfloat16, not {x.dtype}")

@@ -11,10 +11,10 @@ from .triton import sums as kernels_sum
 __all__ = ["AT_ONCE", "PROGRAMS", "Pairs", "add_up", "column_sums"]
 
 AT_ONCE = 21 << 20  # pairs sorted together: 16 bytes each
-PROGRAMS = 264  # for kernels that walk over a list whose length only the device knows: two per multiprocessor
+PROGRAMS = 264  # of kernels whose amount of work only the device knows: two per multiprocessor of an H200
 PAIRS = 512  # pairs a codeword should have in a sub-block of rows
 L2_SHARE = 24 << 20  # bytes of rows in a sub-block, when rows are read more than once
-LANES = 16  # pairs added up side by side
+LANES = 16  # pairs added up in parallel
 
 
 class Pairs:

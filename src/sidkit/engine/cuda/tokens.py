@@ -20,7 +20,7 @@ EXACT = 1 << 28  # numbers split into halves at once: 4 bytes each
 
 def top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
     """The k best codewords of every row and their scores, best first: (n, k) int32, (n, k) float32."""
-    parts = [_ordered_top(some, book, k) for some in x.contiguous().split(_exact_rows(x))]
+    parts = [_ordered_top(part, book, k) for part in x.contiguous().split(_exact_rows(x))]
     return torch.cat([index for index, _ in parts]), torch.cat([value for _, value in parts])
 
 
@@ -28,7 +28,7 @@ def nearest(x: Tensor, book: CudaCodebook) -> Tensor:
     """The best codeword of every row, near-ties decided in float64, lowest index first: (n,) int32."""
     if len(book) == 1 or len(x) == 0:
         return torch.zeros(len(x), dtype=torch.int32, device=x.device)
-    return torch.cat([_exact_top(some, book, 1)[0][:, 0] for some in x.contiguous().split(_exact_rows(x))])
+    return torch.cat([_exact_top(part, book, 1)[0][:, 0] for part in x.contiguous().split(_exact_rows(x))])
 
 
 def _ordered_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
@@ -42,7 +42,7 @@ def _ordered_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]
 
 
 def _exact_rows(x: Tensor) -> int:
-    """Rows whose halves are made at once."""
+    """How many rows are split into halves at once."""
     return max(1, EXACT // int(x.shape[1]))
 
 

@@ -1,6 +1,6 @@
-"""Compiled kernels for float32 rows: whole passes at less than the cost of the bare matrix product.
+"""Compiled kernels for float32 rows: whole passes at less than the cost of the matrix product alone.
 
-    prepare(work)                           compile them, if this many multiply-adds pay for it
+    prepare(work)                           compile them, if `work` multiply-adds pay for it
     ready(x, k)                             whether they take rows like x, k codewords each
     top(x, book, k)                         as cpu.top
     nearest(x, book)                        as cpu.nearest, and the same codes
@@ -8,9 +8,9 @@
     carry(x, chain, codes)                  rows after the stages of a chain, the same bits as geometry.py
     encode(x, chain)                        all codes of the rows in one sweep
 
-They are compiled on the machine when there is a compiler, and tried in a child process before first use (build.py).
-Without them nothing is lost but time. A row's result never depends on the rows beside it, on the threads or on the
-instruction set; sums over rows are in float64, in the order of the rows (kernels.c says how).
+They are compiled on the machine where there is a compiler, and tested in a child process before first use (build.py).
+Without them results are the same and take longer. A row's result never depends on other rows, on the threads or on the
+instruction set; sums over rows are in float64, in the order of the rows (see kernels.c).
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ WORTH_A_THREAD = 1 << 23  # multiply-adds that pay for starting a thread
 
 
 def prepare(work: float) -> bool:
-    """Make the kernels ready, compiling them if this many multiply-adds pay for it; whether they are."""
+    """Make the kernels ready, compiling them if `work` multiply-adds pay for it; returns whether they are ready."""
     return library(build=work >= WORTH_BUILDING) is not None
 
 
 def ready(x: Any, k: int = 1) -> bool:
-    """Whether the kernels are there and take rows like x, k codewords each. Never compiles."""
+    """Whether the kernels are compiled and take rows like x, k codewords each. Never compiles."""
     fits = isinstance(x, np.ndarray) and x.dtype == np.float32 and x.ndim == 2 and x.shape[1] > 0
     return fits and k <= MAX_K and library(build=False) is not None
 
 
 def threads() -> int:
-    """How many threads a pass may use: SIDKIT_THREADS, OMP_NUM_THREADS, or the processors we may run on."""
+    """How many threads a pass may use: SIDKIT_THREADS, OMP_NUM_THREADS, or the processors available to this process."""
     for name in ("SIDKIT_THREADS", "OMP_NUM_THREADS"):
         value = os.environ.get(name, "")
         if value.isdigit() and int(value) > 0:
@@ -106,8 +106,8 @@ def soft_sums(
 
         s = cos(x, c), or -scale |x - c|^2;   w_j = exp(beta s_j) / sum over the k best
 
-    With a chain, x are raw rows and codes (n, width) the codes they have so far. With `into`, those sums are added
-    to, row after row: the result is then the same bits however the rows were cut into calls.
+    With a chain, x are raw rows and codes (n, width) the codes they have so far. With `into`, the rows are added to
+    those sums one after another: the result then has the same bits however the rows are cut into calls.
     """
     packed = pack(book)
     mass, total, objective = into or (np.zeros(packed.size), np.zeros((packed.size, packed.d)), np.zeros(1))
@@ -148,7 +148,7 @@ def _run(
     screen: int = 1,
     **arrays: Any,
 ) -> layout.JobStruct:
-    """Hand a job to the kernels."""
+    """Run the kernels over the rows x; the structure that they filled."""
     x = np.ascontiguousarray(x, np.float32)
     n, d = x.shape
     job = layout.JobStruct(x=x.ctypes.data, n=n, d=d, k=k, screen=screen)

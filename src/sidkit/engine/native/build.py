@@ -1,11 +1,11 @@
-"""The kernels as a loaded library: compiled once per machine, tried out in a child process, kept in a cache.
+"""The kernels as a loaded library: compiled once per machine, tested in a child process, stored in a cache.
 
     ~/.cache/sidkit/<key>.so    the library ($XDG_CACHE_HOME/sidkit when that is set)
     ~/.cache/sidkit/<key>.ok    its checksum, written after a child process got right answers from it
-    ~/.cache/sidkit/<key>.bad   or why it must not be used
+    ~/.cache/sidkit/<key>.bad   or the reason why it must not be used
 
-The key covers the source, the compiler, its options, the processor and the package version. Whatever goes wrong,
-nothing is raised: `library()` is None, `reason()` says why, and numpy does the work.
+The key covers the source, the compiler, its options, the processor and the package version. No failure is raised:
+`library()` is then None, `reason()` is the reason, and numpy does the work.
 
 SIDKIT_NATIVE=0 switches the kernels off; CC names another compiler.
 """
@@ -34,12 +34,12 @@ LIBRARIES = ("-lm", "-lpthread")
 
 _lock = Lock()
 _library: ctypes.CDLL | None = None
-_reason: str | None = "not tried yet"
+_reason: str | None = "not looked for yet"
 _looked = _settled = False
 
 
 def library(build: bool = True) -> ctypes.CDLL | None:
-    """The kernels, or None. With build=False they are used only if they were compiled and tried before."""
+    """The kernels, or None. With build=False they are used only if they were compiled and tested before."""
     global _library, _reason, _looked, _settled
     if _settled or (_looked and not build):
         return _library
@@ -59,15 +59,15 @@ def reason() -> str | None:
 
 
 def kernels() -> ctypes.CDLL:
-    """The kernels, for those who asked before whether there are any."""
-    found = library()
-    if found is None:
+    """The kernels, for callers that know they are there."""
+    loaded = library()
+    if loaded is None:
         raise RuntimeError(f"no compiled kernels: {reason()}")
-    return found
+    return loaded
 
 
 class Unavailable(Exception):
-    """The kernels cannot be used here; may_change: they could be, once compiled."""
+    """The kernels cannot be used here; may_change: they can be, once they are compiled."""
 
     def __init__(self, why: str, may_change: bool = False) -> None:
         super().__init__(why)
@@ -75,17 +75,17 @@ class Unavailable(Exception):
 
 
 def find(build: bool) -> Path:
-    """The path of a compiled and tried library."""
+    """The path of a compiled and tested library."""
     if os.environ.get("SIDKIT_NATIVE", "1") == "0":
         raise Unavailable("switched off by SIDKIT_NATIVE=0")
     if platform.machine().lower() not in ("x86_64", "amd64"):
         raise Unavailable(f"written for x86-64 processors, not {platform.machine()}")
     compiler = find_compiler()
-    place = cache_folder() / key(compiler)
-    good, bad = place.with_suffix(".ok"), place.with_suffix(".bad")
+    entry = cache_folder() / key(compiler)
+    good, bad = entry.with_suffix(".ok"), entry.with_suffix(".bad")
     if bad.exists():
         raise Unavailable(f"{bad.read_text(errors='replace').strip()} (remembered in {bad})")
-    target = place.with_suffix(".so")
+    target = entry.with_suffix(".so")
     if not intact(target, good):
         if not build:
             raise Unavailable("not compiled yet", may_change=True)
@@ -96,13 +96,13 @@ def find(build: bool) -> Path:
 def load(path: Path) -> ctypes.CDLL:
     """The library with the types of its functions."""
     try:
-        found = ctypes.CDLL(str(path))
+        loaded = ctypes.CDLL(str(path))
     except OSError as error:
         raise Unavailable(f"cannot load {path}: {error}") from error
-    found.sidkit_run.argtypes = [ctypes.POINTER(JobStruct)]
-    found.sidkit_pack.argtypes = [ctypes.POINTER(CodebookStruct), ctypes.c_void_p]
-    found.sidkit_pack.restype = None
-    return found
+    loaded.sidkit_run.argtypes = [ctypes.POINTER(JobStruct)]
+    loaded.sidkit_pack.argtypes = [ctypes.POINTER(CodebookStruct), ctypes.c_void_p]
+    loaded.sidkit_pack.restype = None
+    return loaded
 
 
 def find_compiler() -> list[str]:
@@ -117,16 +117,16 @@ def find_compiler() -> list[str]:
 
 
 def cache_folder() -> Path:
-    """The user's own folder for compiled kernels; one that others may write to is refused."""
+    """The user's folder for compiled kernels; one that others may write to is refused."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(home) / "sidkit"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
     except OSError as error:
-        raise Unavailable(f"cannot keep compiled kernels in {folder}: {error.strerror}") from error
+        raise Unavailable(f"cannot store compiled kernels in {folder}: {error.strerror}") from error
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-        raise Unavailable(f"{folder} can be written by others; make it yours alone (chmod 700)")
+        raise Unavailable(f"{folder} can be written by others; make it private (chmod 700)")
     return folder
 
 
@@ -144,7 +144,7 @@ def key(compiler: list[str]) -> str:
 
 
 def processor() -> str:
-    """What the processor is and can do."""
+    """The model of the processor and its instruction sets."""
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     except OSError:
@@ -153,7 +153,7 @@ def processor() -> str:
 
 
 def intact(target: Path, good: Path) -> bool:
-    """Whether the library is there, whole, and was tried."""
+    """Whether the library exists, is complete, and passed its test."""
     try:
         return good.read_text() == hashlib.sha256(target.read_bytes()).hexdigest()
     except OSError:
@@ -161,7 +161,7 @@ def intact(target: Path, good: Path) -> bool:
 
 
 def make(compiler: list[str], target: Path, good: Path, bad: Path) -> None:
-    """Compile, try, and only then put into place."""
+    """Compile and test the library, and only then move it into the cache."""
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as folder:
             fresh = Path(folder) / "kernels.so"
@@ -177,7 +177,7 @@ def make(compiler: list[str], target: Path, good: Path, bad: Path) -> None:
 
 
 def compile_to(compiler: list[str], fresh: Path) -> str | None:
-    """What the compiler complained of, or None."""
+    """The error of the compiler, or None."""
     command = [*compiler, *OPTIONS, str(FOLDER / "kernels.c"), "-o", str(fresh), *LIBRARIES]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300, check=False)
     if done.returncode == 0 and fresh.exists():
@@ -189,10 +189,10 @@ def compile_to(compiler: list[str], fresh: Path) -> str | None:
 def probe(fresh: Path) -> str | None:
     """What went wrong when a child process used the library, or None.
 
-    A processor may advertise instructions it cannot run: the child dies instead of us.
+    A processor may advertise instructions that it cannot run: then the child dies, not this process.
     """
     if not sys.executable:
-        return "no Python to try the kernels in a child process"
+        return "no Python to test the kernels in a child process"
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = os.environ | {"PYTHONPATH": paths, "SIDKIT_NATIVE": "0"}
     command = [sys.executable, "-P", "-m", "sidkit.engine.native.probe", str(fresh)]
@@ -202,12 +202,12 @@ def probe(fresh: Path) -> str | None:
     if done.returncode == 0:
         return None
     if done.returncode < 0:
-        return f"the kernels died of signal {-done.returncode} when tried"
-    return f"the kernels failed when tried: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
+        return f"the kernels died of signal {-done.returncode} when tested"
+    return f"the kernels failed when tested: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
 
 
 def put(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fresh.write_text(text)
     os.replace(fresh, path)

@@ -1,4 +1,4 @@
-"""Stages that rows go through, ready for the kernels."""
+"""Stages that rows go through, in the layout of the kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Codes = NDArray[np.int32]
 
 
 class CarryChain:
-    """Steps in order, ready for the kernels."""
+    """Steps in order, in the layout of the kernels."""
 
     def __init__(self, steps: Sequence[CarryStep]) -> None:
         self.steps = tuple(steps)
@@ -27,7 +27,7 @@ class CarryChain:
             None if step.vectors is None else np.ascontiguousarray(step.vectors, np.float32) for step in self.steps
         ]
         self.books = [None if step.book is None else pack(step.book) for step in self.steps]
-        self.work = sum(book.size for book in self.books if book)  # multiply-adds a coordinate
+        self.work = sum(book.size for book in self.books if book)  # multiply-adds per coordinate
         for vectors, book in zip(self.vectors, self.books, strict=True):
             if vectors is not None and (vectors.ndim != 2 or len(vectors) < (book.size if book else 1)):
                 raise ValueError(f"a step cannot take away vectors of shape {vectors.shape}")
@@ -49,7 +49,7 @@ class CarryChain:
         return structs
 
     def check(self, n: int, codes: Codes | None) -> Codes:
-        """Codes the kernels can follow: the right shape, every code a row of its vectors."""
+        """The codes, if the kernels can use them: of the right shape, every code the index of one of its vectors."""
         codes = np.empty((n, 0), np.int32) if codes is None else np.ascontiguousarray(codes, np.int32)
         if codes.shape[0] != n or codes.shape[1] < self.width:
             raise ValueError(f"codes of shape {codes.shape} cannot lead {n} rows through {self.width} levels")

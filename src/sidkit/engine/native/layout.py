@@ -1,4 +1,4 @@
-"""The structures that kernels.c shares with Python, field by field."""
+"""The structures that kernels.c shares with Python, field by field as in layout.h."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_K = 16  # the most codewords a row can be given
 
 
 class CodebookStruct(ctypes.Structure):
-    """A codebook; the arrays are ours, filled by sidkit_pack."""
+    """A codebook; Python owns the arrays, sidkit_pack fills them."""
 
     _fields_ = (
         ("size", c_int64),
@@ -49,7 +49,7 @@ class StepStruct(ctypes.Structure):
 
 
 class JobStruct(ctypes.Structure):
-    """Rows, what happens to them, and where the results go; see kernels.c."""
+    """Rows, what happens to them, and where the results go; see layout.h."""
 
     _fields_ = (
         ("x", c_void_p),

@@ -1,4 +1,4 @@
-"""Codebooks laid out for the kernels."""
+"""Codebooks in the layout of the kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Doubles = NDArray[np.float64]
 
 
 class Packed:
-    """A codebook laid out for the kernels; made once per CpuCodebook."""
+    """A codebook in the layout of the kernels; made once per CpuCodebook."""
 
     def __init__(self, book: CpuCodebook) -> None:
         wide = kernels().sidkit_wide()
@@ -53,15 +53,15 @@ _packed: WeakKeyDictionary[Any, Packed] = WeakKeyDictionary()
 
 
 def pack(book: CpuCodebook) -> Packed:
-    """The codebook laid out for the kernels."""
-    found = _packed.get(book)
-    if found is None:
-        found = _packed[book] = Packed(book)
-    return found
+    """The codebook in the layout of the kernels."""
+    packed = _packed.get(book)
+    if packed is None:
+        packed = _packed[book] = Packed(book)
+    return packed
 
 
 def _needless_copies(rows: Doubles, offset: Doubles) -> NDArray[np.uint8]:
-    """Marks codewords with MAX_K copies before them: ties go to the lowest index, so they are never chosen."""
+    """1 for every codeword with MAX_K copies before it: ties go to the lowest index, so it is never chosen."""
     seen: dict[bytes, int] = {}
     dead = np.zeros(len(rows), np.uint8)
     for j, row in enumerate(rows):
@@ -72,7 +72,7 @@ def _needless_copies(rows: Doubles, offset: Doubles) -> NDArray[np.uint8]:
 
 
 def _aligned(count: int, dtype: Any) -> NDArray[Any]:
-    """An array that starts at a cache line."""
+    """An array that starts at the start of a cache line."""
     size = count * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64

@@ -1,7 +1,7 @@
-"""Tries freshly compiled kernels: python -m sidkit.engine.native.probe kernels.so
+"""Tests freshly compiled kernels: python -m sidkit.engine.native.probe kernels.so
 
-Run in a child process, which may die of an illegal instruction. Exits with a message if an answer is wrong. All
-screens, tile shapes and tails are passed through, against float64 numpy.
+Runs in a child process, which may die of an illegal instruction. Exits with a message if an answer is wrong. Every
+screen, tile shape and tail is compared with float64 numpy.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def main(path: str) -> None:
 def try_search(x: cpu.Floats, book: cpu.CpuCodebook, k: int) -> None:
     score = x.astype(np.float64) @ book.exact.T + book.exact_offset
     right = np.argsort(-score, axis=1, kind="stable")[:, :k]
-    index, found = top(x, book, k)
+    index, best = top(x, book, k)
     require(np.array_equal(index, right), "the best codewords")
-    require(np.allclose(found, np.take_along_axis(score, right, 1), rtol=1e-5, atol=1e-5), "their scores")
+    require(np.allclose(best, np.take_along_axis(score, right, 1), rtol=1e-5, atol=1e-5), "their scores")
     require(np.array_equal(nearest(x, book), right[:, 0]), "the nearest codeword")
     plain = np.empty_like(index)
     run(x, pack(book), k, screen=0, index=plain)

@@ -1,4 +1,4 @@
-"""Triton: rows carried through the stages so far in one pass, in registers, and rounded for scoring on the way out."""
+"""Triton: rows carried through earlier stages in one pass, in registers, and rounded for scoring at the end."""
 
 # mypy: ignore-errors
 
@@ -10,15 +10,17 @@ import triton.language as tl
 
 @triton.jit
 def carry_kernel(
-    x, table, inverse, codes, out, out_low, row_scale, row_length, n, first_row, code_stride,
-    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, STEPS: tl.constexpr, SPLIT: tl.constexpr,
+    x, table, inverse, codes, out, n, first_row, code_stride,
+    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Rows (n, D) through STEPS, each (first row of its table, column of codes or -1, keep, normalize):
+    """Rows x (n, D) through STEPS, each (first row in the table, column of codes or -1, keep, normalize):
 
-        r' = r - [keep c + (1 - keep) (r.c / |c|^2) c],   nothing if shorter than 1e-6 |r|,   over |r'| if asked
+        r' = r - [keep c + (1 - keep) (r.c / |c|^2) c],   zero if shorter than 1e-6 |r|,   over |r'| if normalize
 
-    A first row of -1 stands for no table: the row is only normalized. inverse holds 1 / |c|^2, or 0. SPLIT writes each
-    row as two float16 halves, 2^e x = out + out_low, its largest entry between 2^9 and 2^10, and keeps 2^e and |x|.
+    A first row of -1 means that nothing is taken away: the row is only normalized. table: (rows, D), the vectors of all
+    steps; inverse: (rows,) float32, 1 / |c|^2, or 0 for a zero vector; codes: (width, N) int32 with a stride of
+    code_stride, the column first_row + i for row i of x. out: a RowArgs; with halves, the largest entry of 2^e row lies
+    between 2^9 and 2^10.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     live = rows < n
@@ -31,7 +33,7 @@ def carry_kernel(
             r, table, inverse, codes, first_row + rows, live, inside, dim, code_stride,
             STEPS[i][0], STEPS[i][1], STEPS[i][2], STEPS[i][3], STEPS[i - 1][3] if i > 0 else False, D, BM,
         )  # fmt: skip
-    if SPLIT:
+    if out.low is not None:
         length = tl.sqrt_rn(tl.sum(r * r, 1))
         peak = tl.max(tl.abs(r), 1)
         exponent = (peak.to(tl.int32, bitcast=True) >> 23) & 255
@@ -39,12 +41,12 @@ def carry_kernel(
         up = (exponent << 23).to(tl.float32, bitcast=True)
         scaled = r * up[:, None]
         high = scaled.to(tl.float16)
-        tl.store(out + at, high, mask=inside)
-        tl.store(out_low + at, (scaled - high.to(tl.float32)).to(tl.float16), mask=inside)
-        tl.store(row_scale + rows, up, mask=live)
-        tl.store(row_length + rows, length, mask=live)
+        tl.store(out.x + at, high, mask=inside)
+        tl.store(out.low + at, (scaled - high.to(tl.float32)).to(tl.float16), mask=inside)
+        tl.store(out.scale + rows, up, mask=live)
+        tl.store(out.length + rows, length, mask=live)
     else:
-        tl.store(out + at, r.to(out.dtype.element_ty), mask=inside)
+        tl.store(out.x + at, r.to(out.x.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -53,22 +55,22 @@ def _step(
     FIRST: tl.constexpr, COLUMN: tl.constexpr, KEEP: tl.constexpr, NORMALIZE: tl.constexpr, UNIT: tl.constexpr,
     D: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """One step; UNIT says that the rows come in with length one or zero, which spares a sum."""
+    """r (BM, DP) after one step; UNIT: the rows come in with length one or zero, which spares a sum."""
     if FIRST < 0:
         size = tl.sum(r * r, 1)
         survives = size > 0
     else:
-        number = tl.full([BM], FIRST, tl.int32)
+        index = tl.full([BM], FIRST, tl.int32)
         if COLUMN >= 0:
-            number += tl.load(codes + COLUMN * code_stride + rows, mask=live, other=0)
-        c = tl.load(table + number.to(tl.int64)[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float32)
+            index += tl.load(codes + COLUMN * code_stride + rows, mask=live, other=0)
+        c = tl.load(table + index.to(tl.int64)[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float32)
         before = tl.full([BM], 1.0, tl.float32)
         if not UNIT:
             before = tl.sum(r * r, 1)
         if KEEP == 1.0:
             r = r - c
         else:
-            share = tl.sum(r * c, 1) * tl.load(inverse + number, mask=live, other=0.0)
+            share = tl.sum(r * c, 1) * tl.load(inverse + index, mask=live, other=0.0)
             r = r - (KEEP + (1.0 - KEEP) * share)[:, None] * c
         size = tl.sum(r * r, 1)
         survives = size > 1e-12 * before
@@ -81,7 +83,7 @@ def _step(
 
 @triton.jit
 def length_kernel(x, row_length, n, D: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr):
-    """|x| of every row."""
+    """row_length (n,) float32: |row| of x (n, D)."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     live = rows < n
     square = tl.zeros([BM], tl.float32)

@@ -1,8 +1,8 @@
 """Triton: a fit's sums for codebooks that fit on a multiprocessor, in one pass over the rows.
 
-With up to 128 codewords of up to 128 dimensions all scores of a tile of rows are at hand, and so is the (K, d) sum: the
-weights, zero outside the top k, are multiplied with the rows on the tensor cores. Programs add up a fixed run of rows
-each, and their float32 partial sums are added in float64, so the same rows give the same bits on every run.
+With up to 128 codewords of up to 128 dimensions, all scores of a tile of rows fit in registers, and so do the (K, d)
+sums: the weights, zero outside the top k, are multiplied with the rows on the tensor cores. Every program adds up a
+fixed run of rows, and their float32 partial sums are added in float64, so the same rows give the same bits every time.
 """
 
 # mypy: ignore-errors

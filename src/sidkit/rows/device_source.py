@@ -1,4 +1,4 @@
-"""Where the rows of a GPU lie: on the device, or on the host, from where they stream through pinned memory."""
+"""Sources of rows for a GPU: rows on the device, or rows on the host that stream to it through pinned memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..engine.cuda import engine as cuda
-from ..errors import BadRowsError, InputError
-from .checks import _complaint
+from ..errors import InputError
+from .checks import NAMED, complaint, refused
 from .sources import ArraySource, Source
 
-__all__ = ["Held", "Resident", "Streamed", "require_good_rows"]
+__all__ = ["DeviceSource", "Resident", "Streamed", "require_good_rows"]
 
 FLOATS = {np.dtype(np.float16): torch.float16, np.dtype(np.float32): torch.float32}
 
 
-class Held(Protocol):
-    """Where embeddings lie."""
+class DeviceSource(Protocol):
+    """Embeddings that are read as chunks on a device."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -35,17 +35,17 @@ class Held(Protocol):
 
     @property
     def overhead(self) -> int:
-        """Bytes a number takes on the device while its chunk is there, beyond where it lies."""
+        """Bytes that each number of a chunk takes on the device in addition, while the chunk is there."""
 
     def chunks(self, size: int) -> Iterator[Tensor]:
-        """All rows in order, `size` at a time, on the device; a chunk is good until the next is asked for."""
+        """All rows in order, `size` at a time, on the device; a chunk is valid until the next one is read."""
 
-    def take(self, numbers: NDArray[np.int64]) -> Tensor: ...
+    def take(self, indices: NDArray[np.int64]) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Resident:
-    """Rows on the device: float32, float16 or bfloat16, never written to."""
+    """Rows in the memory of the device: float32, float16 or bfloat16, never written to."""
 
     x: Tensor
 
@@ -72,16 +72,16 @@ class Resident:
         for start in range(0, len(x), size):
             yield x[start : start + size]
 
-    def take(self, numbers: NDArray[np.int64]) -> Tensor:
-        return self.x[torch.as_tensor(numbers).to(self.device)].contiguous()
+    def take(self, indices: NDArray[np.int64]) -> Tensor:
+        return self.x[torch.as_tensor(indices).to(self.device)].contiguous()
 
 
 @dataclass(frozen=True)
 class Streamed:
-    """Rows on the host, read and copied to the device while the chunk before is worked on.
+    """Rows on the host, read and copied to the device while the chunk before is being worked on.
 
-    A matrix in memory is copied straight from where it lies once the driver has pinned its pages; rows from files go
-    through two pinned buffers.
+    A matrix in memory is copied directly, once the driver has pinned its pages; rows from files go through two pinned
+    buffers.
     """
 
     source: Source
@@ -96,8 +96,8 @@ class Streamed:
     def overhead(self) -> int:
         return 8  # two buffers
 
-    def take(self, numbers: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(self.source.take(numbers), np.float32)).to(self.device)
+    def take(self, indices: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(self.source.take(indices), np.float32)).to(self.device)
 
     def chunks(self, size: int) -> Iterator[Tensor]:
         size = max(1, min(size, self.shape[0]))
@@ -134,7 +134,7 @@ class Streamed:
                 yield part
 
     def _pages(self) -> Tensor | None:
-        """The matrix itself, its pages pinned, if it lies in memory in one piece."""
+        """The matrix itself, its pages pinned, if it is a contiguous array in memory."""
         array = self.source.array if isinstance(self.source, ArraySource) else None
         if array is None or array.dtype not in FLOATS or isinstance(array, np.memmap):
             return None
@@ -146,7 +146,7 @@ class Streamed:
 
 
 class _Pin:
-    """Pages that are let go with the last rows that need them."""
+    """Pinned pages, released with the last rows that need them."""
 
     def __init__(self, array: NDArray[Any], runtime: Any) -> None:
         self.array = array
@@ -157,35 +157,29 @@ _pins: WeakValueDictionary[tuple[int, int], _Pin] = WeakValueDictionary()  # by 
 
 
 def _pin(array: NDArray[Any], device: torch.device) -> _Pin | None:
-    """The array's pages pinned, by others already or now; None if the driver does not want to."""
-    place = array.ctypes.data, array.nbytes
-    pin = _pins.get(place)
+    """The array's pages pinned, now or by an earlier call; None if the driver refuses."""
+    span = array.ctypes.data, array.nbytes
+    pin = _pins.get(span)
     if pin is None:
         runtime = torch.cuda.cudart()
-        if int(runtime.cudaHostRegister(*place, 0)) != 0:
+        if int(runtime.cudaHostRegister(*span, 0)) != 0:
             with suppress(RuntimeError):
-                torch.zeros(1, device=device)  # the next launch reports the error of the call before; here is no harm
+                torch.zeros(1, device=device)  # the next launch reports the error of this call: here it does no harm
             return None
-        pin = _pins[place] = _Pin(array, runtime)
+        pin = _pins[span] = _Pin(array, runtime)
     return pin
 
 
-def require_good_rows(held: Resident) -> None:
+def require_good_rows(source: Resident) -> None:
     """The check of `checks.require_good_rows`, on the device."""
-    found: list[tuple[int, Tensor]] = []
-    for start, x in zip(range(0, held.shape[0], 1 << 22), held.chunks(1 << 22), strict=True):
+    bad: dict[int, Tensor] = {}
+    for start, x in zip(range(0, source.shape[0], 1 << 22), source.chunks(1 << 22), strict=True):
         length = cuda.lengths(x)
-        bad = torch.nonzero(~(torch.isfinite(length) & (length > 0)))[:, 0].tolist()
-        found += [(start + row, x[row]) for row in bad]
-    if not found:
-        return
-    first = ", ".join(f"row {row} {_complaint(x.float().cpu().numpy())}" for row, x in found[:3])
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    raise BadRowsError(
-        f"{len(found)} of {held.shape[0]} rows cannot be used: {first}{more}; "
-        "repair them, or leave them out with --bad-rows drop",
-        [row for row, _ in found],
-    )
+        rows = torch.nonzero(~(torch.isfinite(length) & (length > 0)))[:, 0].tolist()
+        bad |= {start + row: x[row] for row in rows}
+    if bad:
+        named = [f"row {row} {complaint(x.float().cpu().numpy())}" for row, x in list(bad.items())[:NAMED]]
+        raise refused(list(bad), named, source.shape[0])
 
 
 def _pinned(n: int, d: int) -> Tensor:

@@ -1,0 +1,175 @@
+/* A thread's memory, and approximate scores of its rows with a bound on their error. */
+
+#define MAXIMA 32 /* running maxima kept per row: the k-th largest of them bounds the k-th best score from below */
+
+typedef struct { /* the memory of one thread, for a block of rows */
+    int64_t row_stride, byte_stride;
+    float *rows;      /* (block, row_stride), zero beyond d */
+    double *wide;     /* (d,) one row in float64 */
+    int8_t *bytes;    /* (block, byte_stride): a row is about step * bytes */
+    int32_t *correct; /* (block,) -128 * sum of bytes, which undoes the codebook's +128 */
+    float *inverse;   /* (block,) 1 / step */
+    float *bound;     /* (block,) 2 B of the screen, over step; or HARD, or ZERO */
+    float *close;     /* (block,) 2 B of float32 scores */
+    float *scores;    /* (block / TILE, panels, TILE, WIDE), over step */
+    float *maxima;    /* (block, MAXIMA) */
+    int32_t *candidates; /* (K,) a shortlist */
+    float *rough;     /* (K + MAXIMA,) its float32 scores */
+    int32_t *index;   /* (block, MAX_K) the answers */
+    double *best;     /* (block, MAX_K) */
+    int64_t rescored, swept, rest; /* scores computed again; rows screened in int8; blocks until int8 is tried again */
+} Desk;
+
+enum { HARD = -1, ZERO = -2 }; /* no bound holds: score everything. A zero row: the answer is known */
+
+/* ---------------------------------------------------------------- screens */
+
+/* An upper bound of |x|, and the largest |x_i|. A NaN shows in the length only. */
+INLINE float measure(const float *x, int64_t padded, float *length) {
+    vf square = SET(0), top = SET(0);
+    for (int64_t i = 0; i < padded; i += LANES) {
+        vf v = LOAD(x + i);
+        square = FMA(v, v, square);
+        top = MAX(ABS(v), top);
+    }
+    *length = sqrtf(SUM(square)) * 1.0001f;
+    return TOP(top);
+}
+
+INLINE void keep_scores(float *scores, float *maxima, vf a, vf b) {
+    STORE(scores, a);
+    STORE(scores + LANES, b);
+    STORE(maxima, MAX(a, LOAD(maxima)));
+    STORE(maxima + LANES, MAX(b, LOAD(maxima + LANES)));
+}
+
+#if INT8
+/* One row as signed bytes; returns an upper bound of |x - step * bytes|. */
+INLINE float quantise(const float *x, int64_t padded, float step, int8_t *bytes, int32_t *correct) {
+    vf inverse = SET(1 / step), minus = SET(-step), square = SET(0);
+    vi sum = ISET(0);
+    for (int64_t i = 0; i < padded; i += LANES) {
+        vf v = LOAD(x + i);
+        vi q = TO_INT(MUL(v, inverse));
+        vf left = FMA(TO_FLOAT(q), minus, v);
+        square = FMA(left, left, square);
+        sum = IADD(sum, q);
+        STORE_INT8(bytes + i, q);
+    }
+    *correct = -128 * ISUM(sum);
+    return sqrtf(SUM(square)) * 1.0001f;
+}
+
+INLINE void tile_int8(const int rows, const Desk *desk, int64_t r, const Codebook *book, int64_t p, float *scores,
+                      float *maxima) {
+    const int64_t steps = (book->d + 3) / 4, stride = desk->byte_stride;
+    const uint8_t *panel = book->bytes + p * steps * WIDE * 4;
+    const int8_t *x = desk->bytes + r * stride;
+    vi a[TILE], b[TILE];
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) a[i] = b[i] = ISET(desk->correct[r + i]);
+    for (int64_t t = 0; t < steps; t++, panel += WIDE * 4) {
+        vi left = ILOAD(panel), right = ILOAD(panel + LANES * 4);
+#pragma GCC unroll 12
+        for (int i = 0; i < rows; i++) {
+            int32_t four;
+            memcpy(&four, x + i * stride + 4 * t, 4);
+            vi v = ISET(four);
+            a[i] = DOT4(a[i], left, v);
+            b[i] = DOT4(b[i], right, v);
+        }
+    }
+    vf sa = LOAD(book->scale + p * WIDE), sb = LOAD(book->scale + p * WIDE + LANES);
+    vf oa = LOAD(book->shift + p * WIDE), ob = LOAD(book->shift + p * WIDE + LANES);
+    if (book->plain[p]) {
+#pragma GCC unroll 12
+        for (int i = 0; i < rows; i++)
+            keep_scores(scores + i * WIDE, maxima + i * MAXIMA, MUL(TO_FLOAT(a[i]), sa), MUL(TO_FLOAT(b[i]), sb));
+    } else {
+#pragma GCC unroll 12
+        for (int i = 0; i < rows; i++) {
+            vf inverse = SET(desk->inverse[r + i]);
+            keep_scores(scores + i * WIDE, maxima + i * MAXIMA, FMA(TO_FLOAT(a[i]), sa, MUL(oa, inverse)),
+                        FMA(TO_FLOAT(b[i]), sb, MUL(ob, inverse)));
+        }
+    }
+}
+#endif
+
+INLINE void tile_float(const int rows, const Desk *desk, int64_t r, const Codebook *book, int64_t p, float *scores,
+                       float *maxima) {
+    const int64_t d = book->d, stride = desk->row_stride;
+    const float *panel = book->rows + p * d * WIDE, *x = desk->rows + r * stride;
+    vf a[TILE], b[TILE];
+    vf oa = LOAD(book->shift + p * WIDE), ob = LOAD(book->shift + p * WIDE + LANES);
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) a[i] = oa, b[i] = ob;
+    for (int64_t t = 0; t < d; t++, panel += WIDE) {
+        vf left = LOAD(panel), right = LOAD(panel + LANES);
+#pragma GCC unroll 12
+        for (int i = 0; i < rows; i++) {
+            vf v = SET(x[i * stride + t]);
+            a[i] = FMA(left, v, a[i]);
+            b[i] = FMA(right, v, b[i]);
+        }
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) keep_scores(scores + i * WIDE, maxima + i * MAXIMA, a[i], b[i]);
+}
+
+/* Scores of all rows on the desk, TILE rows by one panel at a time; a single row has a kernel for one row. */
+#define SWEEP(NAME, KERNEL)                                                                                       \
+    static void NAME(Desk *desk, int64_t n, const Codebook *book) {                                                   \
+        for (int64_t p = 0; p < book->panels; p++)                                                                \
+            for (int64_t r = 0; r < n; r += TILE) {                                                               \
+                float *scores = desk->scores + (r / TILE * book->panels + p) * TILE * WIDE;                       \
+                float *maxima = desk->maxima + r * MAXIMA + p % (MAXIMA / WIDE) * WIDE;                           \
+                if (n == 1) KERNEL(1, desk, r, book, p, scores, maxima);                                          \
+                else KERNEL(TILE, desk, r, book, p, scores, maxima);                                              \
+            }                                                                                                     \
+    }
+SWEEP(sweep_float, tile_float)
+#if INT8
+SWEEP(sweep_int8, tile_int8)
+#endif
+
+/* Bounds, and bytes where the screen is of bytes, for n rows.
+ *
+ * float32: a sum of d products is off by at most d eps (|x||c| + |offset|) (classical), and c by its rounding.
+ * int8: x.c - step q.scale p = (x - step q).c + step q.(c - scale p), and Cauchy-Schwarz.
+ */
+static void prepare(Desk *desk, int64_t n, const Codebook *book, int int8) {
+    for (int64_t r = 0; r < n; r++) {
+        const float *x = desk->rows + r * desk->row_stride;
+        float length, top = measure(x, book->padded, &length);
+        float size = (float)(length * book->reach + book->slack), tiny = 16 * FLT_EPSILON * size;
+        int fine = book->usable && top >= 1e-15f && top <= 1e15f && top * book->reach >= 1e-30
+                   && length * book->reach <= 1e30 && 1e3 * book->slack <= 1e30 * top;
+        desk->close[r] = 2 * ((float)(book->d + 4) * FLT_EPSILON * size + tiny);
+        desk->bound[r] = fine ? desk->close[r] : HARD;
+#if INT8
+        if (int8) {
+            int8_t *bytes = desk->bytes + r * desk->byte_stride;
+            float step = fine ? top / 127 : 1;
+            desk->inverse[r] = 1 / step;
+            if (fine) {
+                float error = quantise(x, book->padded, step, bytes, desk->correct + r);
+                desk->bound[r] = 2.001f * (float)(error * book->reach + (length + error) * book->slip + tiny) / step;
+            } else {
+                memset(bytes, 0, (size_t)desk->byte_stride), desk->correct[r] = 0;
+            }
+        }
+#else
+        (void)int8;
+#endif
+        if (length == 0) desk->bound[r] = ZERO;
+        for (int64_t i = 0; length == 0 && i < book->d; i++)
+            if (x[i] != 0) desk->bound[r] = HARD; /* so small that its square is zero */
+        for (int64_t i = 0; i < MAXIMA; i++) desk->maxima[r * MAXIMA + i] = -INFINITY;
+    }
+    for (int64_t r = n; n > 1 && r % TILE; r++) { /* idle rows of the last tile */
+        memset(desk->rows + r * desk->row_stride, 0, (size_t)desk->row_stride * sizeof(float));
+        memset(desk->bytes + r * desk->byte_stride, 0, (size_t)desk->byte_stride);
+        desk->correct[r] = 0, desk->inverse[r] = 1;
+    }
+}

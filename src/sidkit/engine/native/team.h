@@ -1,0 +1,159 @@
+/* A team of threads on one job. */
+
+#define ALIGN 64
+#define SPAN 32768 /* rows per thread between two meetings, if together they take at most ROOM bytes: */
+#define ROOM (1 << 25) /* they are then added up from cache */
+
+typedef struct {
+    Job *job;
+    Span span;
+    int64_t block, rows;  /* of a block and of a span */
+    atomic_llong next;    /* the first row that no thread has taken */
+    int64_t size, here, round; /* threads of the team; threads that wait; meetings so far */
+    atomic_int failed;
+    pthread_mutex_t lock;
+    pthread_cond_t all_here;
+} Team;
+
+typedef struct {
+    Team *team;
+    int64_t number;
+    pthread_t thread;
+} Member;
+
+static void meet(Team *team) {
+    if (team->size == 1) return;
+    pthread_mutex_lock(&team->lock);
+    int64_t round = team->round;
+    if (++team->here == team->size) {
+        team->here = 0, team->round++;
+        pthread_cond_broadcast(&team->all_here);
+    }
+    while (round == team->round) pthread_cond_wait(&team->all_here, &team->lock);
+    pthread_mutex_unlock(&team->lock);
+}
+
+static void *grab(char **at, int64_t bytes) {
+    void *p = *at;
+    *at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return p;
+}
+
+static int64_t most_panels(const Job *job) {
+    int64_t panels = job->book ? job->book->panels : 0;
+    for (int64_t s = 0; s < job->nsteps; s++)
+        if (job->steps[s].book && job->steps[s].book->panels > panels) panels = job->steps[s].book->panels;
+    return panels;
+}
+
+/* Lay a desk out from `at` on; returns its size. */
+static int64_t lay_out(Desk *desk, char *at, const Job *job, int64_t block) {
+    char *start = at;
+    const int64_t panels = most_panels(job), d = job->d;
+    /* An odd number of cache lines between rows, so that a tile's rows do not fall into one cache set. */
+    desk->row_stride = (((d + 15) / 16) | 1) * 16;
+    desk->byte_stride = (((d + 63) / 64) | 1) * 64;
+    desk->rows = grab(&at, block * desk->row_stride * 4);
+    desk->wide = grab(&at, d * 8);
+    if (panels) {
+        desk->bytes = grab(&at, block * desk->byte_stride);
+        desk->correct = grab(&at, block * 4);
+        desk->inverse = grab(&at, block * 4);
+        desk->bound = grab(&at, block * 4);
+        desk->close = grab(&at, block * 4);
+        desk->scores = grab(&at, (block < TILE ? TILE : block) * panels * WIDE * 4);
+        desk->maxima = grab(&at, block * MAXIMA * 4);
+        desk->candidates = grab(&at, panels * WIDE * 4);
+        desk->rough = grab(&at, (panels * WIDE + MAXIMA) * 4);
+        desk->index = grab(&at, block * MAX_K * 4);
+        desk->best = grab(&at, block * MAX_K * 8);
+    }
+    return at - start;
+}
+
+static void *work(void *argument) {
+    Member *member = argument;
+    Team *team = member->team;
+    Job *job = team->job;
+    Desk desk = {0};
+    pthread_mutex_lock(&team->lock); /* until the team is complete */
+    pthread_mutex_unlock(&team->lock);
+    const int64_t n = job->n, d = job->d, k = job->k, strip = ((d + 7) / 8 + team->size - 1) / team->size * 8;
+    const int64_t from = member->number * strip, to = from + strip < d ? from + strip : d;
+    char *memory = malloc((size_t)lay_out(&desk, NULL, job, team->block) + ALIGN);
+    if (memory) lay_out(&desk, (char *)(((uintptr_t)memory + ALIGN - 1) / ALIGN * ALIGN), job, team->block);
+    else team->failed = 1;
+    for (int64_t base = 0; base < n; base += team->rows) {
+        const int64_t end = base + team->rows < n ? base + team->rows : n;
+        for (int64_t first; memory && (first = atomic_fetch_add(&team->next, team->block)) < end;)
+            handle(job, &desk, &team->span, base, first, end - first < team->block ? end - first : team->block);
+        meet(team);
+        if (member->number == 0) atomic_store(&team->next, end);
+        if (job->total) {
+            const Span *span = &team->span;
+            const int32_t *index = job->index ? job->index + base * k : span->index;
+            const float *x = span->rows ? span->rows : job->out ? job->out + base * d : job->x + base * d;
+            add_columns(x, end - base, job, index, span->weight, from, to);
+            for (int64_t r = 0; member->number == 0 && r < end - base; r++) {
+                *job->objective += span->best[r];
+                for (int64_t i = 0; i < k; i++) job->mass[index[r * k + i]] += span->weight[r * k + i];
+            }
+        }
+        meet(team);
+    }
+    free(memory);
+    pthread_mutex_lock(&team->lock);
+    job->rescored += desk.rescored, job->swept += desk.swept;
+    pthread_mutex_unlock(&team->lock);
+    return NULL;
+}
+
+static int run_with(Team *team, Member *members, int64_t threads) {
+    pthread_mutex_init(&team->lock, NULL);
+    pthread_cond_init(&team->all_here, NULL);
+    pthread_mutex_lock(&team->lock);
+    team->size = 1;
+    while (team->size < threads) {
+        members[team->size] = (Member){.team = team, .number = team->size};
+        if (pthread_create(&members[team->size].thread, NULL, work, members + team->size)) break;
+        team->size++;
+    }
+    pthread_mutex_unlock(&team->lock);
+    members[0] = (Member){.team = team};
+    work(members);
+    for (int64_t t = 1; t < team->size; t++) pthread_join(members[t].thread, NULL);
+    pthread_mutex_destroy(&team->lock);
+    pthread_cond_destroy(&team->all_here);
+    return team->failed;
+}
+
+/* Run a job; 0, or 1 when memory is short. */
+int sidkit_run(Job *job) {
+    const int64_t panels = most_panels(job), d = job->d, k = job->k;
+    int64_t threads = job->threads < 1 ? 1 : job->threads;
+    int64_t block = panels ? 65536 / (panels * WIDE) / TILE * TILE : 4 * TILE; /* 256 KB of scores stay in cache */
+    block = block < TILE ? TILE : block > 8 * TILE ? 8 * TILE : block;
+    if (job->n < block) block = job->n <= 1 ? 1 : (job->n + TILE - 1) / TILE * TILE;
+    if (threads > (job->n + block - 1) / block) threads = (job->n + block - 1) / block;
+    if (threads < 1) return 0;
+    Team team = {.job = job, .block = block, .rows = job->n};
+    Member alone, *members = threads > 1 ? malloc((size_t)threads * sizeof *members) : &alone;
+    char *memory = NULL;
+    if (job->total) { /* a span's results wait for the adding up */
+        int64_t rows = SPAN * threads < ROOM / (4 * d) ? SPAN * threads : ROOM / (4 * d);
+        if (rows < block * threads) rows = block * threads;
+        if (rows > job->n) rows = job->n;
+        team.rows = rows;
+        const int64_t carried = job->nsteps && !job->out ? rows * d * 4 : 0;
+        char *at = memory = malloc((size_t)(carried + rows * (k * 12 + 8)) + 8 * ALIGN);
+        at += ALIGN - (uintptr_t)at % ALIGN;
+        team.span.rows = carried ? grab(&at, carried) : NULL;
+        team.span.weight = grab(&at, rows * k * 8);
+        team.span.best = grab(&at, rows * 8);
+        team.span.index = grab(&at, rows * k * 4);
+    }
+    int failed = !members || (job->total && !memory) || run_with(&team, members, threads);
+    free(memory);
+    if (members != &alone) free(members);
+    return failed;
+}
