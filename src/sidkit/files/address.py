@@ -38,7 +38,7 @@ class Remote:
     options: str = ""  # ?region=eu-west-1
 
     def __str__(self) -> str:
-        return f"{re.sub('//.*@', '//', self.root)}{self.path}"
+        return f"{self.root}{re.sub('^[^/]*@', '', str(self.path))}"  # without a password
 
     def __fspath__(self) -> str:
         """The whole address, options and all: what `locate` reads."""
