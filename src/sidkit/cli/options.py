@@ -50,7 +50,7 @@ Items = Annotated[
     Location | None,
     typer.Option("--items", help="Parquet file with the items' texts", parser=location, metavar="PATH"),
 ]
-Sequences = Annotated[
+SequencesOption = Annotated[
     Location | None,
     typer.Option(
         "--sequences",

@@ -1,7 +1,7 @@
 """A made-up shop catalogue: products drawn from a small grammar, some of them in several variants.
 
-A product is a category, a brand and a few attributes of that category; its variants differ in colour, size or
-amount alone. The categories' sizes fall like Zipf's law, and earlier words of a list are drawn more often.
+A product has a category, a brand and a few attributes of that category; its variants differ in colour, size or amount
+alone. The sizes of categories follow Zipf's law, and earlier words of a list are drawn more often.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .vocabulary import HOUSE_BRANDS, TEMPLATES, Leaf, leaves
 
 __all__ = ["catalogue"]
 
-# How often a product's title mentions what it could.
+# The probability that a title mentions an attribute.
 MENTIONED = {"kind": 0.9, "material": 0.6, "who": 0.7, "use": 0.7, "trait": 0.8, "part": 0.6, "model": 0.5}
 VARYING = ("colour", "size", "amount")
 POSSESSIVE = {"women": "women's", "men": "men's", "kids": "kids'", "boys": "boys'", "girls": "girls'"}
 TIERS = (0.8, 1.0, 1.3)
 ENDINGS = (0.99, 0.49, 0.95, 0.0)
-DRAWS = 32  # random numbers set aside for each product
+DRAWS = 32  # random numbers reserved for each product
 OPTIONAL = re.compile(r"\[([^\]{]*\{(\w+)\}[^\]]*)\]")
 
 Item = tuple[str, str, str, float]  # title, category, brand, price
@@ -64,7 +64,7 @@ def _items(n: int, rng: np.random.Generator) -> list[Item]:
 
 
 def _product(leaf: Leaf, draws: Iterator[float]) -> list[Item]:
-    """One product, in as many variants as it is sold in."""
+    """One product, in all its variants."""
     brand = _pick(HOUSE_BRANDS, next(draws)) if next(draws) < 0.08 else _pick(leaf.brands, next(draws), 2.2)
     template = TEMPLATES[int(len(TEMPLATES) * next(draws))]
     base = leaf.price[0] * (leaf.price[1] / leaf.price[0]) ** (0.6 * next(draws) + 0.3 * next(draws))
@@ -87,18 +87,18 @@ def _product(leaf: Leaf, draws: Iterator[float]) -> list[Item]:
 
 
 def _attributes(leaf: Leaf, draws: Iterator[float]) -> dict[str, str]:
-    """The words that all variants share; an attribute that would repeat a word already there is left out."""
+    """The words that all variants share. An attribute that would repeat a word is left out."""
     words = {"noun": _pick(leaf.slots["noun"], next(draws))}
-    said = set(re.findall(r"\w+", words["noun"]))
+    used = set(re.findall(r"\w+", words["noun"]))
     for slot, often in MENTIONED.items():
         mention, u = next(draws), next(draws)
         if slot not in leaf.slots or mention > often:
             continue
         word = _pick(leaf.slots[slot], u)
         parts = re.findall(r"\w+", word)
-        if said.isdisjoint(parts):
+        if used.isdisjoint(parts):
             words[slot] = word
-            said.update(parts)
+            used.update(parts)
     if "model" in words:
         digits = iter(f"{next(draws):.6f}"[2:])
         words["model"] = re.sub("#", lambda _: next(digits), words["model"])
@@ -108,18 +108,18 @@ def _attributes(leaf: Leaf, draws: Iterator[float]) -> dict[str, str]:
 
 
 def _pick(values: tuple[Any, ...], u: float, skew: float = 1.4) -> Any:
-    """One of the values, earlier ones more often the larger the skew."""
+    """One of the values; the larger the skew, the more often an early one."""
     return values[int(len(values) * u**skew)]
 
 
 def _fill(template: str, words: dict[str, str]) -> str:
-    kept = OPTIONAL.sub(lambda part: part[1] if part[2] in words else "", template)
-    return " ".join(kept.format_map(words).split()).replace(" ,", ",")
+    filled = OPTIONAL.sub(lambda part: part[1] if part[2] in words else "", template)
+    return " ".join(filled.format_map(words).split()).replace(" ,", ",")
 
 
 @cache
 def _cased(phrase: str) -> str:
-    """Title case that leaves numbers with their units, capitals and small words alone."""
+    """Title case, except for numbers with their units, capitals and small words."""
     if phrase[0].isdigit():
         return phrase
     return " ".join(
