@@ -19,7 +19,7 @@ from tiger_codes import DATASETS, SIZES, embeddings, sequences_of
 
 from sidkit import prq_kmeans
 from sidkit.data.sequences import Sequences
-from sidkit.embed.co_occurrence import blend, co_occurrence, taken_together
+from sidkit.embed.co_occurrence import blend, co_occurrence, pair_counts
 from sidkit.geometry import unit
 from sidkit.measure.counting import counted_by_token
 from sidkit.tokenizer.spread import spread
@@ -42,7 +42,7 @@ def rows_of(X: np.ndarray, seen: Sequences) -> Iterator[tuple[str, np.ndarray]]:
         other = vectors if "weight" in change else co_occurrence(seen, len(X), d, window)
         ((name, value),) = change.items()
         yield f"{'dimensions' if name == 'd' else name} {value:g}", blend(X, other, weight)
-    smooth = unit(X + unit(taken_together(seen, len(X)) @ X)).astype(np.float32)
+    smooth = unit(X + unit(pair_counts(seen, len(X)) @ X)).astype(np.float32)
     yield "text smoothed", smooth
     yield "text smoothed, and weight 1", blend(smooth, vectors)
 

@@ -12,6 +12,7 @@ import pytest
 
 from browser import browser as browser  # fixtures for whoever asks for a page
 from browser import page as page
+from command import sidkit
 
 
 @pytest.fixture
@@ -25,3 +26,33 @@ def planted(rng, clusters=8, each=40, d=16, noise=0.05):
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
     label = np.repeat(np.arange(clusters), each)
     return centres[label] + noise * rng.normal(size=(clusters * each, d)), label
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory):
+    """What `sidkit demo` prints for a small shop, and the folder it ran in; its files are in "a shop" there."""
+    folder = tmp_path_factory.mktemp("demo")
+    return sidkit("demo", "--items", "600", "-o", "a shop", cwd=folder), folder
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """An S3-compatible server on this machine: addresses are bucket.format("folder/file")."""
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    from logging import getLogger
+    from urllib.request import urlopen
+
+    from sidkit.files.address import locate
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    getLogger("werkzeug").setLevel("ERROR")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    urlopen(f"http://{host}:{port}/moto-api/reset", data=b"")  # what earlier tests wrote in this process
+    options = f"?endpoint_override={host}:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+    locate(f"s3://shop/x{options}").system.create_dir("shop")
+    yield "s3://shop/{}" + options
+    server.stop()

@@ -872,5 +872,5 @@ def test_repeated_ids_are_found_among_look_alikes(rng, monkeypatch):
     ids_module.require_unique(numbers, "id", str)
     with refused("-1 is in 1 and in 4"):
         ids_module.require_unique(pa.array([*numbers.to_pylist(), -1]), "id", str)
-    monkeypatch.setattr(ids_module, "_numbers", lambda ids: np.zeros(len(ids), np.uint64))
+    monkeypatch.setattr(ids_module, "_hashes", lambda ids: np.zeros(len(ids), np.uint64))
     ids_module.require_unique(pa.array(words), "id", str)

@@ -87,12 +87,12 @@ def test_what_cannot_be_is_refused():
         co_occurrence(together, 3, 3)
     with pytest.raises(SpecError, match="window"):
         co_occurrence(together, 3, 1, window=0)
-    with pytest.raises(InputError, match="no two items stand together"):
+    with pytest.raises(InputError, match="no two items occur together"):
         co_occurrence(Sequences.of([[0], [1], [1, 1]]), 3, 1)
     for weight in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(SpecError, match="weight"):
             blend(np.ones((2, 2)), np.ones((2, 1)), weight)
-    with pytest.raises(InputError, match="2 embeddings and 3 vectors"):
+    with pytest.raises(InputError, match="cannot append 3 vectors to 2 embeddings"):
         blend(np.ones((2, 2)), np.ones((3, 1)))
 
 

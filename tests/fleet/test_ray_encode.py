@@ -64,25 +64,10 @@ def test_a_file_that_cannot_be_read_is_named_and_stops_the_run(ray_pool, tmp_pat
 # Storage
 
 
-@pytest.fixture
-def bucket():
-    """An S3-compatible server on this machine."""
-    moto = pytest.importorskip("moto.server", reason="moto is not installed")
-    from logging import getLogger
-
-    getLogger("werkzeug").setLevel("ERROR")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield "s3://shop/{}" + f"?endpoint_override={host}:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
-    server.stop()
-
-
 def test_files_on_s3_are_read_and_written_like_others(data, ray_pool, bucket, tmp_path):
     from sidkit.files.address import locate, replacing
 
     X = vectors()
-    locate(bucket.format("x")).system.create_dir("shop")
     for path in data[3].iterdir():
         with replacing(locate(bucket.format(f"items/{path.name}"))) as temporary:
             temporary.write_bytes(path.read_bytes())

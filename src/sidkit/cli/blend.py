@@ -18,7 +18,7 @@ from .options import (
     Json,
     ParquetOutput,
     SequenceColumn,
-    Sequences,
+    SequencesOption,
 )
 from .outputs import require_file, require_parquet
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def blend(
     embeddings: Embeddings,
     output: ParquetOutput,
-    sequences: Sequences = None,
+    sequences: SequencesOption = None,
     weight: Annotated[
         float, typer.Option("--weight", help="Weight of the co-occurrence vectors (embeddings have weight 1)")
     ] = 1.0,

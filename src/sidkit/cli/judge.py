@@ -7,13 +7,13 @@ import typer
 
 from ..errors import SpecError
 from .inputs import texts_for
-from .options import Column, IdColumn, Json, Location, SequenceColumn, Sequences, Sids, location
+from .options import Column, IdColumn, Json, Location, SequenceColumn, SequencesOption, Sids, location
 from .parsing import require_seed
 
 
 def judge(
     sids: Sids,
-    sequences: Sequences = None,
+    sequences: SequencesOption = None,
     embeddings: Annotated[str | None, typer.Option("--embeddings", help="The items' vectors, as for fit")] = None,
     items: Annotated[
         Location | None,

@@ -29,7 +29,7 @@ def location(text: str) -> "Location":
 Embeddings = Annotated[
     str,
     typer.Argument(
-        help="Vectors: Parquet (a file, a folder, a glob pattern), .npy, .npz, .safetensors or .pt", show_default=False
+        help="Parquet (a file, a folder, a glob pattern), .npy, .npz, .safetensors or .pt", show_default=False
     ),
 ]
 Sids = Annotated[
@@ -50,7 +50,7 @@ Items = Annotated[
     Location | None,
     typer.Option("--items", help="Parquet file with the items' texts", parser=location, metavar="PATH"),
 ]
-Sequences = Annotated[
+SequencesOption = Annotated[
     Location | None,
     typer.Option(
         "--sequences",
@@ -67,7 +67,7 @@ SequenceColumn = Annotated[
 ]
 BadRowsOption = Annotated[
     BadRows,
-    typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave them out and list them"),
+    typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave out and list"),
 ]
 
 # What is written

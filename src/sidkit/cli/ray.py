@@ -70,7 +70,7 @@ def rows_on_ray(
     from ..fleet.open import on_ray
 
     if embeddings == "-":
-        raise SpecError("--ray reads files that every worker can see; JSON lines reach this process alone")
+        raise SpecError("--ray reads files that every worker can see; JSON lines come to this process alone")
     return on_ray(
         embeddings,
         address=None if ray == HERE else ray,

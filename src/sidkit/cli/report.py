@@ -8,7 +8,7 @@ import typer
 
 from ..errors import InputError, SpecError
 from .inputs import columns_of, texts_for
-from .options import Figures, Formats, Items, Json, MapBy, Sequences, Sids, TextColumn
+from .options import Figures, Formats, Items, Json, MapBy, SequencesOption, Sids, TextColumn
 from .outputs import require_file, require_folder, write_page
 from .parsing import require_choice
 
@@ -26,7 +26,7 @@ def report(
     embeddings: Annotated[
         str | None, typer.Option("--embeddings", help="The items' vectors [default: those of --items, if any]")
     ] = None,
-    sequences: Sequences = None,
+    sequences: SequencesOption = None,
     figures: Figures = None,
     formats: Formats = "svg,png,pdf",
     map_by: MapBy = "auto",

@@ -1,1 +1,1 @@
-"""What users bring."""
+"""What users bring: embeddings, ids, items and sequences."""

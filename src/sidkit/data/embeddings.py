@@ -1,10 +1,10 @@
 """Embeddings in files, as a Source with item ids.
 
-    parquet.py       one Parquet file or many, streamed batch by batch
+    parquet.py       Parquet files, streamed batch by batch
     arrays.py        one matrix in a .npy, .npz, .safetensors or .pt file, memory-mapped where the format allows
-    npy.py, safetensors.py, pt.py     what such a file says it holds, checked before any of it is read
+    npy.py, safetensors.py, pt.py     the headers of such files, checked before any number is read
 
-Nothing but names, types and ids is read at open; vectors are read as they are asked for, and checked then.
+Opening reads names, types and ids only; vectors are read, and checked, when they are needed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def open_embeddings(
     """The embeddings at a path: a file, a folder of Parquet files, or a glob pattern of them; or s3://, hdfs://, ...
 
     id_column and column name the ids and the vectors where their names are not the usual ones. Rows keep the
-    order of the file; files come in the order of their names. What is wrong with names, types or ids is said here;
-    what is wrong with a vector is said when it is read. ids=False leaves the ids of Parquet files unread, and None.
+    order of the file; files come in the order of their names. Errors in names, types or ids are raised here; errors
+    in a vector are raised when it is read. With ids=False the ids of Parquet files are not read, and are None.
     """
     paths = files_of(path)
     if len(paths) == 1 and paths[0].suffix.lower() in READERS:

@@ -1,4 +1,4 @@
-"""Item ids: strings or integers, none missing, none given twice."""
+"""Item ids: strings or integers, none missing, none repeated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..errors import InputError
 
 __all__ = ["is_id_type", "one_array", "require_unique", "within_reach"]
 
-PART = 1 << 18  # ids looked at together, at most
-LETTERS = 1 << 23  # bytes of them
+PART = 1 << 18  # ids hashed together, at most
+LETTERS = 1 << 23  # bytes of text hashed together, at most
 REACH = 2**31 - 1  # bytes of text that a pyarrow array of strings can hold
 
 
@@ -26,7 +26,7 @@ def is_id_type(kind: Any) -> bool:
 
 
 def one_array(ids: Any) -> Any:
-    """Ids that may come in chunks as one array."""
+    """Ids, which may come in chunks, as one array."""
     return within_reach(ids).combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
 
 
@@ -35,14 +35,14 @@ def within_reach(ids: Any) -> Any:
     return ids.cast(pa.large_string()) if _is_text(_value_type(ids.type)) and ids.nbytes > REACH else ids
 
 
-def require_unique(ids: Any, column: str, place: Callable[[int], str]) -> None:
+def require_unique(ids: Any, column: str, name: Callable[[int], str]) -> None:
     """An error naming the first id that is missing or repeated, or nothing.
 
-    place: what a user calls the place of a row number, "row 3 of a.parquet".
+    name: the name of a row for people, "row 3 of a.parquet".
     """
     if ids.null_count:
         row = pc.index(pc.is_null(ids), True).as_py()
-        raise InputError(f"{place(row)}: {column!r} is null; every row needs an id")
+        raise InputError(f"{name(row)}: {column!r} is null; every row needs an id")
     suspects = _look_alikes(ids)
     if not suspects.any():
         return
@@ -55,19 +55,19 @@ def require_unique(ids: Any, column: str, place: Callable[[int], str]) -> None:
     more = f" ({len(repeated) - 1} more ids repeat)" if len(repeated) > 1 else ""
     raise InputError(
         f"{column!r} must be different in every row; {repeated[0].as_py()!r} is in "
-        f"{place(int(rows[0]))} and in {place(int(rows[1]))}{more}"
+        f"{name(int(rows[0]))} and in {name(int(rows[1]))}{more}"
     )
 
 
 def _look_alikes(ids: Any) -> NDArray[np.bool_]:
-    """Whether a row's id has a number that another row's has too: true of all that repeat, and of hardly any other.
+    """Whether the hash of a row's id is that of another row too: true of all that repeat, and of hardly any other.
 
     Sorting eight bytes an id takes a tenth of the memory of a table of strings.
     """
-    numbers = np.concatenate([np.zeros(0, np.uint64), *(_numbers(part) for part in _parts(ids))])
-    ordered = np.sort(numbers)
+    hashes = np.concatenate([np.zeros(0, np.uint64), *(_hashes(part) for part in _parts(ids))])
+    ordered = np.sort(hashes)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    return np.isin(numbers, twice)
+    return np.isin(hashes, twice)
 
 
 def _parts(ids: Any) -> Iterator[Any]:
@@ -77,17 +77,17 @@ def _parts(ids: Any) -> Iterator[Any]:
             yield _plain(chunk.slice(start, size))
 
 
-def _numbers(ids: Any) -> NDArray[np.uint64]:
-    """Integers as they are; texts as sums of their bytes, each times a number that its place in the text decides."""
+def _hashes(ids: Any) -> NDArray[np.uint64]:
+    """Integers as they are; texts as sums of their bytes, each times a random factor of its position in the text."""
     if not _is_text(ids.type):
         return np.asarray(ids.to_numpy(zero_copy_only=False)).astype(np.uint64)
     _, offsets, data = ids.buffers()
     ends = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
     letters = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
     lengths, starts = np.diff(ends), ends[:-1] - ends[0]
-    places = np.arange(len(letters)) - np.repeat(starts, lengths)
+    positions = np.arange(len(letters)) - np.repeat(starts, lengths)
     factors = np.random.default_rng(0).integers(2**64, size=int(lengths.max(initial=0)), dtype=np.uint64)
-    terms = np.append((letters.astype(np.uint64) + np.uint64(1)) * factors[places], np.uint64(0))
+    terms = np.append((letters.astype(np.uint64) + np.uint64(1)) * factors[positions], np.uint64(0))
     return np.where(lengths > 0, np.add.reduceat(terms, starts), np.uint64(0))
 
 

@@ -1,4 +1,4 @@
-"""Whatever a user hands over, as Rows that are fit to be computed with."""
+"""Arrays, tensors, paths and sources as Rows that can be computed with."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def as_rows(
     scratch: Path | None = None,
     work: float = 0.0,
 ) -> Rows:
-    """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are.
+    """Rows of an array, a tensor, a path or a Source, every row checked; Rows are returned unchanged.
 
     device: "cpu"; "cuda", which copies rows to the GPU, or streams them there if they do not fit; "auto", which leaves
     tensors where they are and takes a GPU for other rows if there is one and it pays (`engine.device.choose_device`).
-    dtype: what to compute in, if not the rows' own; d: the dimension they must have.
-    check: whether bad rows are looked for "first", which also copies rows that are slow to read to a file in the folder
-    scratch; as they are "read"; or were already ("done").
+    dtype: what to compute in, if not the dtype of the rows; d: the dimension they must have.
+    check: when bad rows are looked for: "first", which also copies rows that are slow to read to a file in the folder
+    scratch; as they are "read"; or before this call ("done").
     work: codewords that each row will be compared with.
     """
     if is_rows(X):

@@ -1,4 +1,4 @@
-"""Items' columns from a Parquet file, joined by id."""
+"""Columns of texts in Parquet files, joined to items by id."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def texts_of(path: str | PathLike[str], column: str, ids: Any) -> list[str]:
 
 
 def text_column(path: str | PathLike[str], column: str, ids: Any) -> Any:
-    """The same as a pyarrow array of large strings."""
+    """The text of every id as a pyarrow array of large strings."""
     known, texts = read_texts(path, [column])
     rows = match(ids, known)
     return pc.fill_null(texts.take(pa.array(rows, mask=rows < 0)), "")
@@ -73,7 +73,7 @@ def _read_file(file: Location, columns: Sequence[str], id_column: str | None) ->
 
 
 def match(wanted: Any, ids: Any) -> NDArray[np.int64]:
-    """For every wanted id its row among ids, -1 where there is none; numbers and their texts are the same id."""
+    """For every wanted id its row among ids, -1 where there is none; 7 and "7" are the same id."""
     wanted, ids = without_dictionary(wanted), one_array(without_dictionary(ids))
     if wanted.type != ids.type:
         wanted, ids = wanted.cast(pa.large_string()), ids.cast(pa.large_string())
@@ -82,5 +82,5 @@ def match(wanted: Any, ids: Any) -> NDArray[np.int64]:
 
 
 def without_dictionary(array: Any) -> Any:
-    """A column as the values themselves."""
+    """A column with dictionary encoding undone."""
     return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array

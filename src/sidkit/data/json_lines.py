@@ -30,7 +30,7 @@ class Lines(ArraySource):
 
 
 def read_json_lines(stream: Iterable[str]) -> Lines:
-    """Lines such as {"item_id": "B00X", "embedding": [0.1, …]}, or bare lists, which are numbered from 0."""
+    """Lines such as {"item_id": "B00X", "embedding": [0.1, …]}, or bare lists, whose ids count from 0."""
     ids: list[Any] = []
     vectors: list[list[float]] = []
     for number, line in enumerate(line for line in stream if line.strip()):
@@ -51,10 +51,10 @@ def read_json_lines(stream: Iterable[str]) -> Lines:
     if not vectors or not vectors[0]:
         raise InputError("there are no embeddings on standard input")
     try:
-        found = Lines(np.array(vectors, np.float32), pa.array(ids))
+        lines = Lines(np.array(vectors, np.float32), pa.array(ids))
     except OverflowError as error:
         raise InputError(f"numbers on standard input are too large: {error}") from error
     except pa.ArrowException as error:
         raise InputError(f"ids on standard input must be all strings or all integers: {error}") from error
-    require_unique(found.ids, "item_id", lambda row: f"line {row + 1}")
-    return found
+    require_unique(lines.ids, "item_id", lambda row: f"line {row + 1}")
+    return lines

@@ -1,4 +1,4 @@
-"""Which files a path means, and one error for all the ways in which a file can be unreadable."""
+"""The files at a path, and one error for every kind of unreadable file."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ UNREADABLE = (
 
 @contextmanager
 def readable(path: Location) -> Iterator[None]:
-    """Turn whatever a broken file raises into an InputError that names the file."""
+    """Turn any exception of a broken file into an InputError that names the file."""
     try:
         yield
     except UNREADABLE as error:
-        said = str(error).strip().split("\n")[0][:200] or type(error).__name__
-        raise InputError(f"cannot read {path}: {said}") from error
+        reason = str(error).strip().split("\n")[0][:200] or type(error).__name__
+        raise InputError(f"cannot read {path}: {reason}") from error
 
 
 def files_of(path: str | os.PathLike[str], nested: bool = False) -> tuple[Location, ...]:
@@ -74,7 +74,7 @@ def files_of(path: str | os.PathLike[str], nested: bool = False) -> tuple[Locati
 
 
 def is_parquet(path: Location) -> bool:
-    """Whether a file is called Parquet, or starts as Parquet does."""
+    """Whether a file has the name of a Parquet file, or starts as one does."""
     if path.suffix.lower() in (".parquet", ".pq", ".parq"):
         return True
     with readable(path), path.open("rb") as file:

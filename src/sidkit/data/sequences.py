@@ -1,4 +1,4 @@
-"""What people did, one sequence of items after the other, joined to a table of semantic IDs."""
+"""Sequences of items that people took, joined to a table of semantic IDs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ TIME_NAMES = ("timestamp", "time", "ts", "event_time", "datetime", "date", "crea
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Sequences laid end to end.
+    """Sequences, concatenated.
 
     rows: (events,) the row of each item in the table of SIDs, -1 for an item it does not have;
-    starts: (sequences + 1,) where each sequence begins, and the end of the last.
+    starts: (sequences + 1,) the index in rows where each sequence starts, and the end of the last.
     """
 
     rows: NDArray[np.int64]
@@ -57,22 +57,24 @@ class Sequences:
         return Sequences(self.rows[known], np.concatenate([[0], np.cumsum(known)])[self.starts])
 
     def held_out(self, back: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The sequences that have an item before their last but `back` - 1, and the place of that item in `rows`: with
-        back 1 the last item of each, which a test asks for, with 2 the one before it, for validation."""
+        """The sequences longer than `back`, and the index in `rows` of their item `back` from the end.
+
+        back 1 is the last item, the target of a test; back 2 is the one before it, the target of validation.
+        """
         which = np.flatnonzero(np.diff(self.starts) > back)
         return which, self.starts[which + 1] - back
 
     def tail(self, items: int) -> Sequences:
-        """The last so many items of each."""
+        """The last N items of each sequence."""
         lengths = np.minimum(np.diff(self.starts), items)
-        kept = np.arange(len(self.rows)) >= np.repeat(self.starts[1:] - lengths, np.diff(self.starts))
-        return Sequences(self.rows[kept], np.concatenate([[0], np.cumsum(lengths)]), self.unknown_items)
+        in_tail = np.arange(len(self.rows)) >= np.repeat(self.starts[1:] - lengths, np.diff(self.starts))
+        return Sequences(self.rows[in_tail], np.concatenate([[0], np.cumsum(lengths)]), self.unknown_items)
 
     def training(self) -> Sequences:
-        """Without the last two items of each, which are held out."""
+        """Without the last two items of each sequence, which are held out."""
         lengths = np.diff(self.starts)
-        kept = np.arange(len(self.rows)) < np.repeat(self.starts[1:] - 2, lengths)
-        return Sequences(self.rows[kept], np.concatenate([[0], np.cumsum(np.maximum(lengths - 2, 0))]))
+        before = np.arange(len(self.rows)) < np.repeat(self.starts[1:] - 2, lengths)
+        return Sequences(self.rows[before], np.concatenate([[0], np.cumsum(np.maximum(lengths - 2, 0))]))
 
     def transitions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(from, to, sequence) of every item and the one after it in its sequence."""
@@ -121,7 +123,7 @@ def _read(path: str | PathLike[str], columns: list[str]) -> Any:
 
 
 def _of_lists(path: str | PathLike[str], column: str) -> tuple[Any, slice, NDArray[np.int64]]:
-    """All items, the order they come in, and where each sequence starts."""
+    """All items, their order, and the index where each sequence starts."""
     lists = _read(path, [column]).column(column)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     return pc.list_flatten(lists), slice(None), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -130,7 +132,7 @@ def _of_lists(path: str | PathLike[str], column: str) -> tuple[Any, slice, NDArr
 def _of_events(
     path: str | PathLike[str], column: str, names: list[str]
 ) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
-    """Events grouped by user, users in the order they first come, each in the order of time."""
+    """Events grouped by user: users by their first event, the events of each by time."""
     user = next((name for name in USER_NAMES if name in names), None)
     time = next((name for name in TIME_NAMES if name in names), None)
     if user is None:

@@ -1,4 +1,4 @@
-"""What every reader of embeddings offers: a Source that also knows its items."""
+"""What every reader of embeddings offers: a Source whose rows are items."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Embeddings", "name_of"]
 
 
 class Embeddings(Source, Protocol):
-    """A Source whose rows are items."""
+    """A Source with the ids of its rows and the files they come from."""
 
     @property
     def ids(self) -> Any:
@@ -22,6 +22,6 @@ class Embeddings(Source, Protocol):
         """The files, in the order they are read."""
 
 
-def name_of(identity: Any, place: str) -> str:
-    """What a user calls a row: "item 'B00X' (row 12 of items.parquet)"."""
-    return f"item {identity!r} ({place})"
+def name_of(identity: Any, row: str) -> str:
+    """The name of a row for people: "item 'B00X' (row 12 of items.parquet)"."""
+    return f"item {identity!r} ({row})"

@@ -1,4 +1,4 @@
-"""Sources without some rows of another: those a caller names, or those that cannot be computed with."""
+"""Sources without some of their rows: those that a caller names, or those that cannot be computed with."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Without(Wrapped):
 
     @cached_property
     def ids(self) -> Any:
-        kept = np.ones(self.source.shape[0], bool)
-        kept[self.dropped] = False
+        left = np.ones(self.source.shape[0], bool)
+        left[self.dropped] = False
         ids = getattr(self.source, "ids", None)
-        return pa.array(np.flatnonzero(kept)) if ids is None else ids.filter(pa.array(kept))
+        return pa.array(np.flatnonzero(left)) if ids is None else ids.filter(pa.array(left))
 
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
-        return rechunked(self._kept(size, start), size) if start < self.shape[0] else iter(())
+        return rechunked(self._left(size, start), size) if start < self.shape[0] else iter(())
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         return self.source.take(self._original(require_rows(numbers, self.shape[0])))
@@ -59,12 +59,12 @@ class Without(Wrapped):
         return self.source.name(int(self._original(np.asarray([row]))[0]))
 
     def _original(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Row numbers in the source: higher by as many rows as were dropped before them."""
-        kept_before = self.dropped - np.arange(len(self.dropped))
-        original: NDArray[np.int64] = numbers + np.searchsorted(kept_before, numbers, side="right")
+        """Row numbers in the source: higher by the number of rows dropped before them."""
+        left_before = self.dropped - np.arange(len(self.dropped))
+        original: NDArray[np.int64] = numbers + np.searchsorted(left_before, numbers, side="right")
         return original
 
-    def _kept(self, size: int, start: int) -> Iterator[NDArray[Any]]:
+    def _left(self, size: int, start: int) -> Iterator[NDArray[Any]]:
         start = int(self._original(np.asarray([start]))[0])
         for x in self.source.chunks(size, start):
             first, last = np.searchsorted(self.dropped, [start, start + len(x)])

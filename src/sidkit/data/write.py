@@ -18,7 +18,7 @@ __all__ = ["write_vectors"]
 def write_vectors(
     output: Location, ids: Any, parts: Iterable[NDArray[np.float32]], d: int, metadata: dict[bytes, bytes] | None = None
 ) -> int:
-    """item_id and embedding, the rows of all parts (n, d) in the order of ids. How many of them are zero."""
+    """Write item_id and embedding, the rows of all parts (n, d) in the order of ids; the number of zero rows."""
     empty = start = 0
     schema = pa.schema({"item_id": ids.type, "embedding": pa.list_(pa.float32(), d)}, metadata)
     with (

@@ -1,4 +1,4 @@
-"""A made-up shop to try everything on, without downloading anything."""
+"""A made-up shop to try everything on. Nothing is downloaded."""
 
 from __future__ import annotations
 

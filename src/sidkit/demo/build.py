@@ -1,4 +1,4 @@
-"""`sidkit demo`: a shop is made up, embedded, fitted, encoded and reported."""
+"""`sidkit demo`: make up a shop, embed it, fit a tokenizer, encode and report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Branch", "Demo", "Prefix", "run_demo"]
 
 DIMENSIONS = 128
 SIZES = (256, 256, 256)
-PREFIXES, BRANCHES, EXAMPLES = 3, 4, 2  # how much of the tree is shown
+PREFIXES, BRANCHES, EXAMPLES = 3, 4, 2  # of the tree, to be shown
 
 
 class Branch(NamedTuple):
@@ -34,7 +34,7 @@ class Branch(NamedTuple):
 
     token: str
     items: int
-    words: list[str]  # that set it apart from the other branches
+    words: list[str]  # that distinguish it from the other branches
     titles: list[str]
 
 
@@ -48,7 +48,7 @@ class Prefix(NamedTuple):
 
 
 class Demo(NamedTuple):
-    """What the demo made: files in a folder, the table, the facts of its report, and a look into the tree."""
+    """What the demo made: a folder of files, the table, the facts of its report, and a part of the tree."""
 
     output: Path
     table: SidTable
@@ -57,7 +57,7 @@ class Demo(NamedTuple):
 
 
 def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Demo:
-    """Do all the work and write it to a folder."""
+    """Make everything and write it to a folder."""
     if items < max(SIZES):
         raise SpecError(f"the demo needs at least {max(SIZES)} items, not {items}")
     progress.start("catalogue", items)
@@ -76,15 +76,15 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Demo:
     fitted.save(output / "tok")
     table = SidTable(shop.column("item_id"), fitted.encode(X, progress=progress), fitted.sizes)
     table.to_parquet(output / "sids.parquet")
-    found = gather(
+    evidence = gather(
         table, fitted, open_embeddings(output / "items.parquet"), titles,
         categories=shop.column("category").to_pylist(), progress=progress,
     )  # fmt: skip
     with replace_file(output / "report.html") as temporary:
-        temporary.write_text(report_page(found, f"A made-up shop of {items:,} products"), encoding="utf-8")
+        temporary.write_text(report_page(evidence, f"A made-up shop of {items:,} products"), encoding="utf-8")
     counts = WordCounts(titles)
     prefixes = [_prefix(table, counts, titles, code) for code in typical_prefixes(table, PREFIXES)]
-    return Demo(output, table, found.facts, prefixes)
+    return Demo(output, table, evidence.facts, prefixes)
 
 
 def _prefix(table: SidTable, counts: WordCounts, titles: list[str], code: int) -> Prefix:

@@ -1,7 +1,7 @@
-"""Visitors of the made-up shop, made up as well: what each of them looked at, in order.
+"""Made-up visitors of the shop: what each of them looked at, in order.
 
-A visitor stays in a category most of the time, prefers one brand there, and otherwise what everybody looks at; from a
-category people go on to the one it goes with. So there is something in the sequences that a recommender can learn.
+A visitor mostly stays in a category, prefers one brand there, and otherwise popular items. From each category visitors
+move to one certain other category. So a recommender can learn something from the sequences.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ STAYS, LOYAL, SHORTEST, MEAN = 0.75, 0.6, 4, 9.0
 
 
 def visits(shop: Any, users: int = 2000, seed: int = 0) -> Any:
-    """A pyarrow table of users: user_id, items (at least four different ids of the shop, in the order of looking)."""
+    """A pyarrow table of users: user_id, items (at least four different ids of the shop, in the order of visits)."""
     import pyarrow as pa
 
     rng = np.random.default_rng((seed, 1))
     ids = np.array(shop.column("item_id").to_pylist())
     brand = np.array(shop.column("brand").to_pylist())
     _, category = np.unique(shop.column("category").to_pylist(), return_inverse=True)
-    appeal = 1.0 / (1.0 + rng.permutation(len(ids)))  # some items are looked at far more often than others
+    appeal = 1.0 / (1.0 + rng.permutation(len(ids)))  # a few items are popular
     members = [np.flatnonzero(category == number) for number in range(category.max() + 1)]
-    goes_with = rng.permutation(len(members))
+    next_category = rng.permutation(len(members))
     crowd = np.array([appeal[rows].sum() for rows in members])
     lists = []
     for _ in range(users):
         length = SHORTEST + int(rng.geometric(1 / (MEAN - SHORTEST)))
         rows, here, favourite = list[int](), int(rng.choice(len(members), p=crowd / crowd.sum())), ""
-        for _ in range(4 * length):  # tries: what was looked at before is passed over
+        for _ in range(4 * length):  # attempts: items seen before are skipped
             row = _look(rng, members[here], appeal, brand, favourite)
             favourite = favourite or str(brand[row])
             if row not in rows:
@@ -40,7 +40,7 @@ def visits(shop: Any, users: int = 2000, seed: int = 0) -> Any:
             if len(rows) == length:
                 break
             if rng.random() > STAYS:
-                here, favourite = int(goes_with[here]), ""
+                here, favourite = int(next_category[here]), ""
         if len(rows) >= SHORTEST:
             lists.append(ids[rows].tolist())
     names = [f"U{number:05d}" for number in range(1, len(lists) + 1)]

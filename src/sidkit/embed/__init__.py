@@ -1,10 +1,12 @@
-"""Texts to vectors, by an encoder that is kept, so that queries are embedded as the items were.
+"""Texts to vectors, by an encoder that can be saved, so that queries are embedded as the items were.
 
 wordllama.py    the default: averaged token vectors, whose weights come with a small package
 tfidf.py        words and word pairs on singular directions, fitted on the texts themselves; needs nothing
 sentence.py     any sentence-transformers model, by name or folder
-store.py        a folder <-> an encoder
+store.py        an encoder from the folder it was saved as
 job.py          `sidkit embed`: a file of texts to a file of vectors, in parts that survive a kill
+text.py         tf-idf and its singular directions; words.py and word_counts.py: the words of texts
+co_occurrence.py   vectors of which items occur together, appended to embeddings
 
 encoder = sidkit.embed.choose("wordllama")
 encoder.embed(["red shoes", "a mug"])            # (2, d) float32, rows of length one

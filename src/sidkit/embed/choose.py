@@ -18,7 +18,7 @@ def choose(
 ) -> Encoder:
     """wordllama, tfidf (fitted on `texts`), or a sentence-transformers model by name or folder.
 
-    d keeps so many dimensions; the default is all that there are. device is for sentence-transformers only.
+    d keeps the first d dimensions, all of them by default. device is for sentence-transformers only.
     """
     if d is not None and d < 1:
         raise SpecError(f"cannot embed texts in {d} dimensions; ask for at least 1")

@@ -1,12 +1,12 @@
-"""Embeddings say what items are. What they are taken with stands in sequences; here it comes beside the embeddings.
+"""Co-occurrence vectors: which items occur together in sequences, to be appended to embeddings.
 
-    counts    how often two items stand at most `window` apart, in either order
+    counts    how often two items are at most `window` apart, in either order
     PMI       the logarithm of (the pair's share of all counts) / (one item's share * the other's), or zero where that
               is negative; an item's share is of sums of counts to the power 0.75, which favours rare items less
     vectors   the first d singular vectors of that matrix, each times the root of its value; rows of length one
 
-Items that are taken with the same others get vectors that are alike. Tokenizers fitted to both give near items near
-codes in both senses; how much that is worth is told in docs/results.md.
+Items that occur with the same others get similar vectors. A tokenizer fitted to embeddings and these gives similar
+codes to items that are similar in either sense; docs/results.md has what that gains.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from numpy.typing import NDArray
 
 from ..data.embeddings import open_embeddings
 from ..data.items import match
-from ..data.listing import readable
+from ..data.listing import files_of, readable
 from ..data.sequences import Sequences
 from ..data.write import write_vectors
 from ..errors import InputError, SpecError
-from ..files.address import Location
+from ..files.address import Location, for_arrow
 from ..geometry import unit
 from ..progress import Progress, Silent
 
-__all__ = ["blend", "blend_file", "co_occurrence", "require_weight", "taken_together", "vectors_of"]
+__all__ = ["blend", "blend_file", "co_occurrence", "pair_counts", "require_weight", "vectors_of"]
 
 POWER = 0.75
-FAINT = 1e-6  # of the longest vector: what is shorter says nothing
+FAINT = 1e-6  # of the longest vector: shorter ones are rounding errors
 KEY = b"sidkit.blend"
 PART = 1 << 15  # rows written at a time
-MOST = 1e6  # weight
+LARGEST_WEIGHT = 1e6
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]
@@ -46,8 +46,8 @@ Vectors = NDArray[np.float32]
 def co_occurrence(
     sequences: Sequences, items: int, d: int = 128, window: int = 5, progress: Progress | None = None
 ) -> Vectors:
-    """A vector for every one of so many items, (items, d): of length one, or zero where an item is taken with no other,
-    or with so few that the d dimensions say nothing of them.
+    """A vector for every item, (items, d): of length one, or zero where an item occurs with no other, or with so few
+    that the d dimensions do not represent them.
 
     Everything in the sequences is counted: give their `training()` part where the rest is for validation and test.
     """
@@ -58,9 +58,9 @@ def co_occurrence(
     if not 1 <= d < items:
         raise SpecError(f"co-occurrence of {items:,} items can have 1 to {items - 1:,} dimensions, not {d}")
     report = progress or Silent()
-    counts = taken_together(sequences, items, window, report)
+    counts = pair_counts(sequences, items, window, report)
     if not counts.nnz:
-        raise InputError("no two items stand together in the sequences; are they too short, or of other items?")
+        raise InputError("no two items occur together in the sequences; are they too short, or of other items?")
     report.start("vectors", 0)
     vectors, values = _leading(_positive_pmi(counts), d, report.note)
     rows = vectors * np.sqrt(values)
@@ -69,10 +69,10 @@ def co_occurrence(
     return np.asarray(unit(rows), np.float32)
 
 
-def taken_together(sequences: Sequences, items: int, window: int = 5, progress: Progress | None = None) -> Any:
-    """How often two items stand at most `window` apart: a symmetric sparse matrix (items, items).
+def pair_counts(sequences: Sequences, items: int, window: int = 5, progress: Progress | None = None) -> Any:
+    """How often two items are at most `window` apart: a symmetric sparse matrix (items, items).
 
-    Items that no table knows (-1), and an item beside itself, do not count.
+    Unknown items (-1), and an item next to itself, are not counted.
     """
     from scipy.sparse import coo_array, csr_array
 
@@ -83,8 +83,8 @@ def taken_together(sequences: Sequences, items: int, window: int = 5, progress: 
     report.start("count", window)
     for gap in range(1, window + 1):
         a, b = rows[:-gap], rows[gap:]
-        kept = (which[:-gap] == which[gap:]) & (a >= 0) & (b >= 0) & (a != b)
-        counts = counts + coo_array((np.ones(kept.sum()), (a[kept], b[kept])), (items, items)).tocsr()
+        pairs = (which[:-gap] == which[gap:]) & (a >= 0) & (b >= 0) & (a != b)
+        counts = counts + coo_array((np.ones(pairs.sum()), (a[pairs], b[pairs])), (items, items)).tocsr()
         report.advance(1)
     return (counts + counts.T).tocsr()
 
@@ -99,9 +99,10 @@ def _positive_pmi(counts: Any) -> Any:
 
 def _leading(matrix: Any, d: int, note: Callable[[str], None]) -> tuple[Floats, Floats]:
     """The d largest singular values of a symmetric matrix, and their vectors (items, d)."""
+    # Not `text.directions`, which is faster and not exact: the figures in docs/results.md are of these vectors.
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    class Told(LinearOperator):  # type: ignore[misc]
+    class Counted(LinearOperator):  # type: ignore[misc]
         done = 0
 
         def _matvec(self, x: Floats) -> Floats:
@@ -110,67 +111,68 @@ def _leading(matrix: Any, d: int, note: Callable[[str], None]) -> tuple[Floats, 
             return np.asarray(matrix @ x)
 
     start = np.random.default_rng(0).uniform(0.5, 1.5, matrix.shape[0])
-    again = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # where ARPACK has to start anew
-    values, vectors = eigsh(Told(matrix.dtype, matrix.shape), k=d, which="LM", v0=start, **again)
+    restarts = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # random vectors of ARPACK's restarts
+    values, vectors = eigsh(Counted(matrix.dtype, matrix.shape), k=d, which="LM", v0=start, **restarts)
     return vectors, np.abs(values)
 
 
-def blend(X: Any, beside: Any, weight: float = 1.0) -> Vectors:
-    """Rows (n, d) at length one with their vectors (n, k), `weight` times, beside them: (n, d + k)."""
+def blend(X: Any, vectors: Any, weight: float = 1.0) -> Vectors:
+    """Rows (n, d), scaled to length one, with `weight` times their vectors (n, k) appended: (n, d + k)."""
     require_weight(weight)
-    if len(X) != len(beside):
-        raise InputError(f"{len(X):,} embeddings and {len(beside):,} vectors to go beside them")
-    return np.concatenate([unit(np.asarray(X, np.float32)), weight * np.asarray(beside)], 1).astype(np.float32)
+    if len(X) != len(vectors):
+        raise InputError(f"cannot append {len(vectors):,} vectors to {len(X):,} embeddings")
+    return np.concatenate([unit(np.asarray(X, np.float32)), weight * np.asarray(vectors)], 1).astype(np.float32)
 
 
 def require_weight(weight: float) -> None:
-    if not 0 < weight <= MOST:
-        raise SpecError(f"the weight must be a positive number, {MOST:,.0f} at most, not {weight}")
+    if not 0 < weight <= LARGEST_WEIGHT:
+        raise SpecError(f"the weight must be a positive number, {LARGEST_WEIGHT:,.0f} at most, not {weight}")
 
 
 def blend_file(
     source: Any,
-    beside: Vectors,
+    vectors: Vectors,
     weight: float,
     output: Location,
     facts: dict[str, Any],
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write the ids and blended rows of embeddings to a Parquet file that `vectors_of` understands; what it says."""
+    """Write the ids and blended rows of embeddings to a Parquet file that `vectors_of` reads; the facts about it."""
     report = progress or Silent()
-    d, k = source.shape[1], beside.shape[1]
+    d, k = source.shape[1], vectors.shape[1]
     report.start("blend", source.shape[0])
 
     def parts() -> Iterator[Vectors]:
         start = 0
         for chunk in source.chunks(PART):
-            yield blend(chunk, beside[start : start + len(chunk)], weight)
+            yield blend(chunk, vectors[start : start + len(chunk)], weight)
             start += len(chunk)
             report.advance(len(chunk))
 
     facts = facts | {"d": d, "beside": k}
     write_vectors(output, source.ids, parts(), d + k, {KEY: json.dumps(facts).encode()})
-    return facts | {"items": len(source.ids), "alone": int((~beside.any(axis=1)).sum())}
+    return facts | {"items": len(source.ids), "alone": int((~vectors.any(axis=1)).sum())}
 
 
 def vectors_of(path: str | Path, ids: Any, d: int) -> tuple[Vectors, dict[str, Any]]:
-    """What a blended file has beside the embeddings of these ids, zeros for others; and what it says of itself.
+    """The co-occurrence vectors of these ids in a blended file, zeros for ids it lacks; and the facts about the file.
 
-    d: the dimension of the embeddings they are to go beside.
+    d: the dimension of the embeddings that they will be appended to.
     """
-    with readable(Path(path)):
-        told = (pq.read_schema(path).metadata or {}).get(KEY)
+    first = files_of(path)[0]
+    with readable(first):
+        note = (pq.read_schema(for_arrow(first)).metadata or {}).get(KEY)
     try:
-        facts = json.loads(told or b"null")
+        facts = json.loads(note or b"null")
         before, k = int(facts["d"]), int(facts["beside"])
     except (ValueError, TypeError, KeyError, OverflowError):
         raise InputError(f"{path} was not written by `sidkit blend`") from None
     known = open_embeddings(path)
     if known.shape[1] != before + k or before < 1 or k < 1:
-        raise InputError(f"{path} says it holds {before} + {k} dimensions and has {known.shape[1]}")
+        raise InputError(f"{path} is noted to hold {before} + {k} dimensions and has {known.shape[1]}")
     if before != d:
         raise InputError(f"the embeddings have {d} dimensions, those in {path} had {before}")
     rows = match(ids, known.ids)
-    found = np.zeros((len(rows), k), np.float32)
-    found[rows >= 0] = known.take(rows[rows >= 0])[:, d:]
-    return found, facts
+    vectors = np.zeros((len(rows), k), np.float32)
+    vectors[rows >= 0] = known.take(rows[rows >= 0])[:, d:]
+    return vectors, facts

@@ -1,4 +1,4 @@
-"""`sidkit embed`: a file of texts to a file of vectors, part by part, so that a killed run loses one part at most.
+"""`sidkit embed`: a file of texts to a file of vectors, part by part, so that a killed run loses at most one part.
 
 OUTPUT.unfinished/
   encoder/      the encoder, once it is fitted
@@ -32,7 +32,7 @@ PART = 1 << 14  # texts
 
 @dataclass(frozen=True)
 class Choice:
-    """Which encoder: a model as `choose` takes it, or the folder of one that was kept."""
+    """Which encoder: a model as `choose` takes it, or the folder of one that was saved."""
 
     model: str = "wordllama"
     d: int | None = None
@@ -50,30 +50,30 @@ def embed_file(
 ) -> dict[str, Any]:
     """Embed every text, write item_id and embedding to a Parquet file, and the encoder beside it.
 
-    Parts that `unfinished` holds of the same texts and choice are not embedded again.
+    Parts of the same texts and choice in the folder `unfinished` are not embedded again.
     """
     parts = Checkpoint(unfinished, _identity(ids, texts, [choice.model, choice.d, str(choice.folder), query]))
     encoder = _encoder(parts, texts, choice, progress)
     starts = range(0, len(texts), PART)
     progress.start("embed", len(texts))
     for number, start in enumerate(starts):
-        some = texts[start : start + PART]
+        part = texts[start : start + PART]
         if parts.load(f"part-{number}") is None:
-            parts.save(f"part-{number}", {"rows": encoder.embed(some.to_pylist(), query)}, {})
-        progress.advance(len(some))
+            parts.save(f"part-{number}", {"rows": encoder.embed(part.to_pylist(), query)}, {})
+        progress.advance(len(part))
     empty = write_vectors(output, ids, (_rows(parts, number) for number in range(len(starts))), encoder.d)
     encoder.save(beside(output))
     return {"items": len(ids), "d": encoder.d, "encoder": encoder.kind, "without_text": empty}
 
 
 def _encoder(parts: Checkpoint, texts: Any, choice: Choice, progress: Progress) -> Encoder:
-    kept = parts.folder / "encoder"
+    saved = parts.folder / "encoder"
     if parts.load("begun") is not None:
-        return load(kept)
+        return load(saved)
     progress.start("encoder", len(texts))
     encoder = choice.make(texts)
     progress.advance(len(texts))
-    encoder.save(kept)
+    encoder.save(saved)
     parts.save("begun", {}, {})
     return encoder
 

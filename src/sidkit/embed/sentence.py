@@ -1,4 +1,4 @@
-"""Any sentence-transformers model: a folder, or a name, which is downloaded unless it was before."""
+"""Any sentence-transformers model: a folder, or a name, which is downloaded once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTRA = "sentence-transformers"
 
 
 class Sentence(Encoder):
-    """model: its name or folder; d: how many of its dimensions to keep; device: as torch names it."""
+    """model: its name or folder; d: dimensions to keep, the first of all; device: as torch names it."""
 
     kind = "sentence-transformers"
 
@@ -37,9 +37,9 @@ class Sentence(Encoder):
         try:
             return library.SentenceTransformer(self.model, device=device, truncate_dim=self._truncate)
         except (OSError, ValueError, RuntimeError) as error:
-            said = str(error).strip().split("\n")[0][:200]
+            reason = str(error).strip().split("\n")[0][:200]
             raise InputError(
-                f"cannot load the sentence-transformers model {self.model!r} ({said}); give a folder that holds one, "
+                f"cannot load the sentence-transformers model {self.model!r} ({reason}); give a folder that holds one, "
                 "a name that can be downloaded, or one of wordllama, tfidf"
             ) from error
 

@@ -46,8 +46,8 @@ class TfIdf(Encoder):
         from scipy import sparse
 
         columns = [self._known(text) for text in texts]
-        rows = np.repeat(np.arange(len(texts)), [len(found) for found in columns])
-        flat = np.array([column for found in columns for column in found], np.int64)
+        rows = np.repeat(np.arange(len(texts)), [len(row) for row in columns])
+        flat = np.array([column for row in columns for column in row], np.int64)
         shape = (len(texts), len(self.terms))
         weights = sparse.csr_matrix((np.ones(len(flat)), (rows, flat)), shape=shape)  # adds up repeated terms
         weights.data = (1.0 + np.log(weights.data)) * self.idf[weights.indices]
@@ -55,8 +55,9 @@ class TfIdf(Encoder):
         return projected
 
     def _known(self, text: str) -> list[int]:
-        found = words(text)
-        terms = [*found, *(f"{first} {second}" for first, second in pairwise(found))]
+        """The columns of the known words and word pairs of a text."""
+        single = words(text)
+        terms = [*single, *(f"{first} {second}" for first, second in pairwise(single))]
         return [self._column[term] for term in terms if term in self._column]
 
     @property

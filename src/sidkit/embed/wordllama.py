@@ -21,7 +21,7 @@ WEIGHTS, TOKENIZER = "weights/l2_supercat_256.safetensors", "tokenizers/l2_super
 
 
 class WordLlama(Encoder):
-    """The sum of the vectors of a text's tokens. They were trained so that their first d entries stand alone."""
+    """The sum of the vectors of a text's tokens. They were trained so that their first d entries can be used alone."""
 
     kind = "wordllama"
 
@@ -67,10 +67,10 @@ class WordLlama(Encoder):
 
 
 def _home() -> Path:
-    """The package's folder. It is not imported: that would configure everybody's logging."""
-    found = find_spec("wordllama")
-    if found is None or found.origin is None:
+    """The folder of the package, which is not imported: that would configure the logging of the process."""
+    spec = find_spec("wordllama")
+    if spec is None or spec.origin is None:
         raise MissingExtraError(
             "embedding with wordllama needs the 'embed' extra: pip install 'sidkit[embed]'; --model tfidf needs nothing"
         )
-    return Path(found.origin).parent
+    return Path(spec.origin).parent

@@ -32,16 +32,16 @@ READERS: dict[str, Callable[[Any], dict[str, Stored]]] = {
     ".pt": read_pt,
     ".pth": read_pt,
 }
-FROM_AFAR = (".npy", ".safetensors")  # formats whose rows can be fetched without the rest of the file
+READ_REMOTELY = (".npy", ".safetensors")  # formats whose rows can be fetched without the rest of the file
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayEmbeddings:
-    """A matrix whose chunks are cut out and converted as they are read."""
+    """A matrix whose chunks are converted as they are read."""
 
     path: Location
-    array: NDArray[Any]  # (n, d), of any number type; bfloat16 as numpy stores it, two bytes without a meaning
-    given: Any = None  # ids that came with it
+    array: NDArray[Any]  # (n, d), of any number type; bfloat16 as numpy stores it, two untyped bytes
+    given: Any = None  # ids from the file
 
     @property
     def paths(self) -> tuple[Location, ...]:
@@ -68,8 +68,8 @@ class ArrayEmbeddings:
         return self._numbers(self.array[require_rows(numbers, self.shape[0])])
 
     def name(self, row: int) -> str:
-        place = f"row {row} of {self.path.name}"
-        return place if self.given is None else name_of(self.given[row].as_py(), place)
+        name = f"row {row} of {self.path.name}"
+        return name if self.given is None else name_of(self.given[row].as_py(), name)
 
     def _numbers(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.dtype == BFLOAT16:  # the upper half of a float32
@@ -79,10 +79,8 @@ class ArrayEmbeddings:
 
 def open_arrays(path: Location, id_column: str | None, column: str | None) -> ArrayEmbeddings:
     """The matrix of a file and its ids, by their names where the file names its arrays."""
-    if isinstance(path, Remote) and path.suffix.lower() not in FROM_AFAR:
-        raise InputError(
-            f"cannot read {path} from where it is; copy it to this machine, or write it as Parquet or .npy"
-        )
+    if isinstance(path, Remote) and path.suffix.lower() not in READ_REMOTELY:
+        raise InputError(f"cannot read {path} remotely; copy it to this machine, or write it as Parquet or .npy")
     with readable(path):
         stored = READERS[path.suffix.lower()](path)
     if list(stored) == [""]:

@@ -1,4 +1,4 @@
-"""Arrays in .npy and .npz files. Headers are parsed, never trusted: sizes must agree with the bytes there are."""
+"""Arrays in .npy and .npz files. Headers are not trusted: their sizes must agree with the length of the file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["read_npy", "read_npz"]
 Header = tuple[tuple[int, ...], Order, np.dtype[Any]]
 
 PIECE = 1 << 20  # bytes unpacked at once
-BOMB = 100  # no embeddings pack this well, but long runs of zeros do
-SMALL = 1 << 26  # below 64 MB we do not care
+BOMB = 100  # a higher ratio of compression is refused: no embeddings have it, long runs of zeros do
+SMALL = 1 << 26  # bytes up to which any ratio is accepted
 
 
 def read_npy(path: Location) -> dict[str, Stored]:
@@ -66,7 +66,7 @@ def _unpacking(
         if member.file_size > max(SMALL, BOMB * member.compress_size):
             raise ValueError(
                 f"{member.filename} would unpack from {member.compress_size} to {member.file_size} bytes; "
-                "save it with np.save if that is meant"
+                "save it with np.save if that is intended"
             )
         flat = np.empty(prod(shape), dtype)
         into = flat.view(np.uint8)
@@ -91,9 +91,9 @@ def _data_start(path: Path, member: zipfile.ZipInfo) -> int:
 
 
 def _header(file: IO[bytes]) -> Header:
-    """Shape, order and dtype. The file then stands at the first number."""
+    """Shape, order and dtype. The file is then at the first number."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
+        warnings.simplefilter("ignore")  # numpy warns about headers that Python 2 wrote
         version = npy_format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
             raise ValueError(f"its npy format is {version}, expected (1, 0) or (2, 0)")

@@ -1,7 +1,7 @@
 """Parquet files, one after the other as if they were one table.
 
-A file is opened when its rows are asked for and decoded batch by batch, so memory holds a few chunks whatever
-the sizes of files and row groups.
+A file is opened when its rows are read, and decoded batch by batch, so memory holds a few chunks whatever the sizes
+of files and row groups.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = ["ParquetEmbeddings", "open_parquet"]
 
 @dataclass(frozen=True, eq=False)
 class ParquetEmbeddings:
-    """The vectors of a column, streamed; the ids of another, held."""
+    """The vectors of one column, streamed, and the ids of another, in memory."""
 
     paths: tuple[Location, ...]
     parts: tuple[Part, ...]  # the files that have rows
-    ids: Any  # None where they were not asked for
+    ids: Any  # None if they were not read
     vectors: Vectors
     slow = True  # to read: worth a copy if it is read often
 
@@ -65,17 +65,17 @@ class ParquetEmbeddings:
 
     def read_ids(self, rows: NDArray[np.int64]) -> list[Any]:
         """The ids of these rows, read from the files that hold them."""
-        found: dict[int, Any] = {}
+        names: dict[int, Any] = {}
         for part, (start, end) in zip(self.parts, pairwise(self._starts), strict=True):
             mine = rows[(rows >= start) & (rows < end)]
             if len(mine):
                 ids = pa.chunked_array(part.ids()).take(pa.array(mine - start))
-                found |= dict(zip(mine.tolist(), ids.to_pylist(), strict=True))
-        return [found[row] for row in rows.tolist()]
+                names |= dict(zip(mine.tolist(), ids.to_pylist(), strict=True))
+        return [names[row] for row in rows.tolist()]
 
     def name(self, row: int) -> str:
-        at = place(self.parts, row)
-        return at if self.ids is None else name_of(self.ids[row].as_py(), at)
+        name = row_name(self.parts, row)
+        return name if self.ids is None else name_of(self.ids[row].as_py(), name)
 
     @cached_property
     def _starts(self) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ class ParquetEmbeddings:
         yield from rechunked((x for part, skip in parts if skip < part.rows for x in self._of(part, size, skip)), size)
 
     def _of(self, part: Part, size: int, skip: int) -> Iterator[NDArray[Any]]:
-        """The vectors of one file but for the first few: row groups that hold only such are not decoded."""
+        """The vectors of one file from row `skip` on; row groups before it are not decoded."""
         starts = list(accumulate(part.groups, initial=0))
         group = bisect_right(starts, skip) - 1
         row = starts[group]
@@ -121,7 +121,7 @@ class ParquetEmbeddings:
 def open_parquet(
     paths: tuple[Location, ...], id_column: str | None, column: str | None, ids: bool = True
 ) -> ParquetEmbeddings:
-    """Look at every file's schema, read the ids and the first vector; leave the rest for later."""
+    """Read every file's schema, the ids and the first vector, and nothing else."""
     parts: list[Part] = []
     for path in paths:
         part = examine(path, id_column, column, parts[0] if parts else None)
@@ -133,12 +133,12 @@ def open_parquet(
 
 
 def _ids(parts: Sequence[Part]) -> Any:
-    found = within_reach(pa.chunked_array([chunk for part in parts for chunk in part.ids()])).unify_dictionaries()
-    require_unique(found, parts[0].id_column, lambda row: place(parts, row))
-    return found
+    ids = within_reach(pa.chunked_array([chunk for part in parts for chunk in part.ids()])).unify_dictionaries()
+    require_unique(ids, parts[0].id_column, lambda row: row_name(parts, row))
+    return ids
 
 
-def place(parts: Sequence[Part], row: int) -> str:
+def row_name(parts: Sequence[Part], row: int) -> str:
     """row 12 of items.parquet"""
     for part in parts:
         if row < part.rows:

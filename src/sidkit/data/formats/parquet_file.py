@@ -1,4 +1,4 @@
-"""One Parquet file: which of its columns count, how many rows it has, its ids."""
+"""One Parquet file: its columns of ids and vectors, its number of rows, its ids."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .vectors import is_vector_type, value_type
 
 __all__ = ["Part", "empty_ids", "examine"]
 
-READ = 1 << 20  # bytes fetched at once, so that a row group is never in memory as a whole
-ROWS_PER_BYTE = 64  # more than that is a lie in the footer: ids alone take more room
+READ = 1 << 20  # bytes fetched at once, so that no complete row group is in memory
+ROWS_PER_BYTE = 64  # a footer that announces more is wrong: ids alone take more room
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Part:
 
 
 def examine(path: Location, id_column: str | None, column: str | None, first: Part | None) -> Part | None:
-    """What a file holds, by its footer alone; None if it has no rows. Its types must be those of the first file."""
+    """The columns and rows of a file, by its footer alone; None if it has no rows. Types must be those of `first`."""
     with readable(path):
         with _opened(path) as file:
             meta, schema = file.metadata, file.schema_arrow
@@ -101,30 +101,30 @@ def _opened(path: Location) -> Iterator[Any]:
         with pq.ParquetFile(path, buffer_size=READ, pre_buffer=False) as file:
             yield file
         return
-    with path.open() as distant, pq.ParquetFile(distant, pre_buffer=True) as file:  # few large requests
+    with path.open() as remote, pq.ParquetFile(remote, pre_buffer=True) as file:  # few large requests
         yield file
 
 
-def _id_column(types: dict[str, Any], wanted: str | None, place: str) -> str:
+def _id_column(types: dict[str, Any], wanted: str | None, file: str) -> str:
     fits = {name: is_id_type(kind) for name, kind in types.items()}
     name = choose_name(wanted, ID_NAMES, fits)
     if name is None:
-        raise no_such("column", wanted or ID_NAMES[0], place, fits, "--id-column")
+        raise no_such("column", wanted or ID_NAMES[0], file, fits, "--id-column")
     if not fits[name]:
-        raise InputError(f"{name!r} in {place} is {types[name]}; ids must be strings or integers")
+        raise InputError(f"{name!r} in {file} is {types[name]}; ids must be strings or integers")
     return name
 
 
-def _vector_column(types: dict[str, Any], wanted: str | None, place: str) -> str:
+def _vector_column(types: dict[str, Any], wanted: str | None, file: str) -> str:
     fits = {name: is_vector_type(kind) for name, kind in types.items()}
     name = choose_name(wanted, EMBEDDING_NAMES, fits)
     if wanted is None and (name is None or not fits[name]):
         floats = [n for n in types if fits[n] and pa.types.is_floating(value_type(types[n]))]
         name = floats[0] if len(floats) == 1 else name
     if name is None:
-        raise no_such("column", wanted or EMBEDDING_NAMES[0], place, fits, "--column")
+        raise no_such("column", wanted or EMBEDDING_NAMES[0], file, fits, "--column")
     if not fits[name]:
-        raise InputError(f"{name!r} in {place} is {types[name]}; embeddings must be lists of numbers")
+        raise InputError(f"{name!r} in {file} is {types[name]}; embeddings must be lists of numbers")
     return name
 
 

@@ -17,11 +17,11 @@ __all__ = ["read_pt"]
 def read_pt(path: Path) -> dict[str, Stored]:
     """The tensor of a file, or its dict of tensors (and lists, for ids) by name."""
     torch = need("torch", "torch", f"reading {path.name}")
-    held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    if not isinstance(held, dict):
-        held = {"": held}
+    loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    if not isinstance(loaded, dict):
+        loaded = {"": loaded}
     stored = {}
-    for name, value in held.items():
+    for name, value in loaded.items():
         if isinstance(value, torch.Tensor) and value.layout == torch.strided:
             stored[str(name)] = _tensor(value.detach(), torch)
         elif isinstance(value, list):

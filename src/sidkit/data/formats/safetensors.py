@@ -30,7 +30,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def read_safetensors(path: Location) -> dict[str, Stored]:
-    """Every tensor by name; its place and size must agree with the file's length."""
+    """Every tensor by name; its offsets must agree with the length of the file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -46,7 +46,7 @@ def read_safetensors(path: Location) -> dict[str, Stored]:
 def _tensor(path: Location, name: str, entry: Any, data: int, size: int) -> Stored:
     shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
     if any(type(n) is not int or n < 0 for n in (*shape, begin, end)) or not begin <= end <= size - data:
-        raise ValueError(f"tensor {name!r} of shape {shape} is said to lie at {begin} to {end} of {size - data} bytes")
+        raise ValueError(f"tensor {name!r} of shape {shape} has offsets {begin} to {end} in {size - data} bytes")
     dtype = DTYPES.get(entry["dtype"])
     if dtype is None:
         return Stored(shape, None, str(entry["dtype"]), lambda: None)

@@ -20,10 +20,10 @@ BFLOAT16 = np.dtype("V2")  # what numpy writes for it, having no such type
 
 @dataclass(frozen=True)
 class Stored:
-    """Shape, type, and how to get at it."""
+    """Its shape, its type, and how to load it."""
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any] | None  # None: not to be read, whatever the format says
+    dtype: np.dtype[Any] | None  # None: a type that is not read
     label: str  # the type as a user knows it
     load: Callable[[], Any]
 
@@ -38,7 +38,7 @@ class Stored:
 def mapped(
     path: Location, shape: tuple[int, ...], dtype: np.dtype[Any], label: str, offset: int, end: int, order: Order = "C"
 ) -> Stored:
-    """An array that lies as it is in bytes offset to end of a file, to be memory-mapped there."""
+    """An array stored uncompressed between two offsets of a file, to be memory-mapped."""
     size = prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or not 0 <= offset <= offset + size <= end:
         raise ValueError(f"an array of shape {shape} and type {label} does not fit in its {end - offset} bytes")
@@ -46,16 +46,16 @@ def mapped(
     def load() -> Any:
         if isinstance(path, Remote):
             if order == "F" and len(shape) > 1:
-                raise ValueError("it lies column by column; save it with np.save(file, np.ascontiguousarray(array))")
-            return Distant(path, shape, dtype, offset)
+                raise ValueError("it is stored by columns; save it with np.save(file, np.ascontiguousarray(array))")
+            return RemoteRows(path, shape, dtype, offset)
         return np.asarray(np.memmap(path, dtype, "r", offset, shape, order))
 
     return Stored(shape, dtype, label, load)
 
 
 @dataclass(frozen=True)
-class Distant:
-    """Rows of a file on another file system, fetched as they are asked for; NumPy's manner of indexing them."""
+class RemoteRows:
+    """Rows of a file on another file system, fetched when they are indexed, as those of a NumPy array are."""
 
     path: Remote
     shape: tuple[int, ...]

@@ -19,7 +19,7 @@ __all__ = ["Vectors", "is_list", "is_vector_type", "value_type"]
 
 @dataclass(frozen=True)
 class Vectors:
-    """How the lists of a column become rows: all of length d, without nulls, as numbers of one dtype."""
+    """How the lists of a column become rows: all of length d, without nulls, in one dtype."""
 
     column: str
     d: int
@@ -27,7 +27,7 @@ class Vectors:
 
     @classmethod
     def like(cls, batch: Any, path: Location, column: str) -> Vectors:
-        """As the first row of a batch is."""
+        """With the length and dtype of the first row of a batch."""
         lists = _lists(batch)
         if lists.null_count:
             raise InputError(f"row 0 of {path.name}: {column!r} is null, expected a list of numbers")
@@ -63,13 +63,13 @@ class Vectors:
 
 
 def is_vector_type(kind: Any) -> bool:
-    """Whether a pyarrow type is a list, of any make, of numbers."""
+    """Whether a pyarrow type is a list of numbers, of fixed size or not."""
     kind = _storage(kind)
     return is_list(kind) and bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
 def is_list(kind: Any) -> bool:
-    """Whether a pyarrow type is a list of any make."""
+    """Whether a pyarrow type is a list, of fixed size or not."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
@@ -79,7 +79,7 @@ def value_type(kind: Any) -> Any:
 
 
 def _lists(batch: Any) -> Any:
-    """The lists under an extension type, such as a tensor's."""
+    """The lists stored under an extension type, such as that of tensors."""
     return batch.storage if isinstance(batch, pa.ExtensionArray) else batch
 
 

@@ -1,4 +1,4 @@
-"""The words of the made-up shop, read from vocabulary.txt, which says how it is written."""
+"""The words of the made-up shop, read from vocabulary.txt, which describes its own format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUSE_BRANDS = ("Plainpenny", "Cornerpost", "Dayfellow")
 
 @dataclass(frozen=True)
 class Leaf:
-    """One category: its path, the brands most at home in it first, its price range and its words by slot."""
+    """One category: its path, its brands (the main ones first), its price range and its words by slot."""
 
     path: str
     brands: tuple[str, ...]
@@ -33,10 +33,10 @@ class Leaf:
 
 @cache
 def leaves() -> tuple[Leaf, ...]:
-    """All categories, in the order they are written."""
+    """All categories, in the order of the file."""
     text = files(__package__).joinpath("vocabulary.txt").read_text("utf-8")
     shared: dict[str, str] = {}
-    found: list[Leaf] = []
+    categories: list[Leaf] = []
     brands: tuple[str, ...] = ()
     department, turn = "", 0
     for line in text.replace("\n    |", " |").splitlines():
@@ -47,9 +47,9 @@ def leaves() -> tuple[Leaf, ...]:
             department, _, names = line.removeprefix("# ").partition(": ")
             brands, turn = _listed(names), 0
         elif department and line:
-            found.append(_leaf(department, brands[turn:] + brands[:turn], line, shared))
+            categories.append(_leaf(department, brands[turn:] + brands[:turn], line, shared))
             turn = (turn + 3) % len(brands)
-    return tuple(found)
+    return tuple(categories)
 
 
 def _leaf(department: str, brands: tuple[str, ...], line: str, shared: dict[str, str]) -> Leaf:
