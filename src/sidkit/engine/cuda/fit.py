@@ -8,7 +8,7 @@ from torch import Tensor
 from ...errors import SpecError
 from .carry import scored
 from .codebook import CudaCodebook
-from .pairs import AT_ONCE, PROGRAMS, Pairs, column_sums
+from .pairs import AT_ONCE, PROGRAMS, CodePairs, column_sums
 from .tiles import Mode, ceil_div, power_above, tile_for
 from .triton import dense as kernels_dense
 from .triton import repair as kernels_repair
@@ -62,7 +62,7 @@ def _sorted_sums(
     (n, d), K = x.shape, len(book)
     tile = tile_for(d, k, mode)
     rows, c = scored(x, mode, tile, unit_rows), book.operands(mode, tile.padded, tile.wide)
-    pairs = Pairs(n, k, K, x)
+    pairs = CodePairs(n, k, K, x)
     if unit_rows:
         pairs.longest.fill_(1.0)
     best = torch.empty(n, dtype=torch.float32, device=x.device)

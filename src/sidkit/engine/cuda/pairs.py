@@ -8,7 +8,7 @@ from torch import Tensor
 from .tiles import ceil_div, power_above, power_below
 from .triton import sums as kernels_sum
 
-__all__ = ["AT_ONCE", "PROGRAMS", "Pairs", "add_up", "column_sums"]
+__all__ = ["AT_ONCE", "PROGRAMS", "CodePairs", "add_up", "column_sums"]
 
 AT_ONCE = 21 << 20  # pairs sorted together: 16 bytes each
 PROGRAMS = 264  # of kernels whose amount of work only the device knows: two per multiprocessor of an H200
@@ -17,7 +17,7 @@ L2_SHARE = 24 << 20  # bytes of rows in a sub-block, when rows are read more tha
 LANES = 16  # pairs added up in parallel
 
 
-class Pairs:
+class CodePairs:
     """k pairs of each of n rows, counted by codeword and sub-block of rows as the kernels write them."""
 
     def __init__(self, n: int, k: int, K: int, x: Tensor) -> None:
@@ -71,7 +71,7 @@ def add_up(x: Tensor, index: Tensor, weight: Tensor, size: int) -> tuple[Tensor,
     heaviest, k = float(weight.max()) if weight.numel() else 0.0, index.shape[1]
     for start in range(0, len(x) if heaviest > 0 else 0, AT_ONCE // k):
         rows = slice(start, start + AT_ONCE // k)
-        pairs = Pairs(len(x[rows]), k, size, x)
+        pairs = CodePairs(len(x[rows]), k, size, x)
         pairs.longest.copy_(torch.linalg.vector_norm(x[rows], float("inf"), dtype=torch.float32))
         pairs.weight.copy_((weight[rows] / heaviest).reshape(-1))
         pairs.rank(index[rows].to(torch.int32).contiguous())

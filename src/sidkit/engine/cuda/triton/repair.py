@@ -21,7 +21,7 @@ def repair_kernel(
     x, c, pairs, undecided, beta, scale,
     TILE: tl.constexpr, KEEP: tl.constexpr, RANK_BITS: tl.constexpr, SKIP_ZERO: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
-    """Pairs of the undecided rows, with the top k themselves kept instead of slots: slow, and right for any scores.
+    """CodePairs of the undecided rows, with the top k themselves kept instead of slots: slow, and right for any scores.
 
     The arguments are those of `top.fit_kernel`; a tile has BM rows of the list and SLOTS codewords.
     """

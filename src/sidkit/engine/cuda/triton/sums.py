@@ -1,6 +1,6 @@
 """Triton: weighted sums of rows by codeword, the same bits on every run and in any order.
 
-Pairs (row, weight) are sorted by codeword with a counting sort whose positions come from integer atomics, so the order
+CodePairs (row, weight) are sorted by codeword with a counting sort whose positions come from integer atomics, so the order
 inside a codeword's list changes from run to run. The sums do not: every product w x is rounded once to a grid (a power
 of two fixed by the longest row) and added up as an integer, and integers add in any order. With FOLDS = 2 the remainder
 of the first rounding is rounded to a grid 2^20 finer and added up likewise, 41 bits below the longest row.
@@ -42,7 +42,7 @@ def scatter_kernel(
     code, weight, ends, pairs, total, K, sub,
     K_TOP: tl.constexpr, RANK_BITS: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Pairs written in the order of their codewords.
+    """CodePairs written in the order of their codewords.
 
     code: (n, K_TOP) int32 of `rank_kernel`; weight: (n, K_TOP) float32; ends: (subs, K) int32, running sums of counts;
     pairs: (n * K_TOP,) int64, the index of the row in the high half, the bits of the weight in the low half.

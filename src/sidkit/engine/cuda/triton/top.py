@@ -25,7 +25,7 @@ def fit_kernel(
     x, c, pairs, undecided, n, beta, scale,
     TILE: tl.constexpr, KEEP: tl.constexpr, RANK_BITS: tl.constexpr, SKIP_ZERO: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
-    """Pairs (PairArgs) of one tile of BM rows against the whole codebook; see `emit`.
+    """CodePairs (PairArgs) of one tile of BM rows against the whole codebook; see `emit`.
 
     undecided: a RowList, which gets the rows whose top k are not known. pairs.longest (1,) gets the longest row.
     Programs that run together take their rows from different sub-blocks, so that they do not wait for each other's
