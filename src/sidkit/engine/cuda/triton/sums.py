@@ -1,9 +1,9 @@
 """Triton: weighted sums of rows by codeword, the same bits on every run and in any order.
 
-CodePairs (row, weight) are sorted by codeword with a counting sort whose positions come from integer atomics, so the order
-inside a codeword's list changes from run to run. The sums do not: every product w x is rounded once to a grid (a power
-of two fixed by the longest row) and added up as an integer, and integers add in any order. With FOLDS = 2 the remainder
-of the first rounding is rounded to a grid 2^20 finer and added up likewise, 41 bits below the longest row.
+Pairs of a row and a weight are sorted by codeword with a counting sort whose positions come from integer atomics, so
+the order inside a codeword's list changes from run to run. The sums do not: every product w x is rounded once to a grid
+(a power of two fixed by the longest row) and added up as an integer, and integers add in any order. With FOLDS = 2 the
+remainder of the first rounding is rounded to a grid 2^20 finer and added up likewise, 41 bits below the longest row.
 """
 
 # mypy: ignore-errors
