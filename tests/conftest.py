@@ -20,14 +20,6 @@ def rng():
     return np.random.default_rng(20260101)
 
 
-def planted(rng, clusters=8, each=40, d=16, noise=0.05):
-    """Rows around `clusters` random directions, and which one each row belongs to."""
-    centres = rng.normal(size=(clusters, d))
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    label = np.repeat(np.arange(clusters), each)
-    return centres[label] + noise * rng.normal(size=(clusters * each, d)), label
-
-
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
     """What `sidkit demo` prints for a small shop, and the folder it ran in; its files are in "a shop" there."""

@@ -5,7 +5,7 @@ import pytest
 
 import reference
 import sidkit
-from conftest import planted
+from planted import planted
 from sidkit.geometry import expected_abs_cosine, residual, unit
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import sidkit as library
 from command import sidkit
-from conftest import planted
+from planted import planted
 from sidkit.advice.candidates import Advice, Candidate, Target, choose
 from sidkit.advice.filling import alone, distinct, filling
 from sidkit.advice.page import advice_page, tradeoff

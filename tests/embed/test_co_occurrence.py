@@ -9,7 +9,7 @@ import pytest
 
 import command
 import sidkit
-from conftest import planted
+from planted import planted
 from sidkit.data.embeddings import open_embeddings
 from sidkit.data.sequences import Sequences
 from sidkit.embed.co_occurrence import blend, co_occurrence

@@ -3,9 +3,9 @@
 import sys
 
 import pytest
-from ray_data import CHUNK, CUTS, vectors, write
 
 import sidkit
+from ray_data import CHUNK, CUTS, vectors, write
 
 AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 

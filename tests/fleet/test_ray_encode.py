@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from ray_data import CHUNK, CUTS, SPECS, fitted, local, needs_ray, same_bits, vectors, write
 
 import sidkit
+from ray_data import CHUNK, CUTS, SPECS, fitted, local, needs_ray, same_bits, vectors, write
 from sidkit.data.embeddings import open_embeddings
 from sidkit.fleet.encode_task import _targets
 

@@ -11,10 +11,10 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-from ray_data import fitted, local, needs_ray, same_bits
 from typer.testing import CliRunner
 
 import sidkit
+from ray_data import fitted, local, needs_ray, same_bits
 from sidkit.cli import app
 from sidkit.data.embeddings import open_embeddings
 from sidkit.tokenizer.recipes import recipe

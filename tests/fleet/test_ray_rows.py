@@ -5,9 +5,9 @@ import signal
 
 import numpy as np
 import pytest
-from ray_data import CHUNK, CUTS, SPECS, local, needs_ray, same_bits, vectors, write
 
 import sidkit
+from ray_data import CHUNK, CUTS, SPECS, local, needs_ray, same_bits, vectors, write
 from sidkit.data.embeddings import open_embeddings
 from sidkit.progress import Silent
 from sidkit.rows.local import LocalRows

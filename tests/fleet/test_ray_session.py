@@ -6,10 +6,10 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from ray_data import needs_ray
 from typer.testing import CliRunner
 
 import sidkit
+from ray_data import needs_ray
 from sidkit.cli import app
 from sidkit.fleet import session
 

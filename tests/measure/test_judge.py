@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from command import sidkit
-from conftest import planted
+from planted import planted
 from sidkit.cli import app
 from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.sids.table import SidTable

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from conftest import planted
+from planted import planted
 from sidkit.errors import InputError, SpecError
 from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.rows.sources import ArraySource

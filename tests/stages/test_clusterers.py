@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sidkit
-from conftest import planted
+from planted import planted
 from sidkit.rows.local import LocalRows
 from sidkit.rows.sources import ArraySource
 from sidkit.stages.cluster import GMM, Balanced, KMeans, PerParent

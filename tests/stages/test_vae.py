@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sidkit
-from conftest import planted
+from planted import planted
 from sidkit.errors import MissingExtraError, SpecError, StoreError
 from sidkit.files.checkpoint import Checkpoint
 from sidkit.rows.local import LocalRows

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sidkit
-from conftest import planted
+from planted import planted
 from sidkit.rows.local import LocalRows
 from sidkit.rows.sources import ArraySource
 from sidkit.stages.cluster import KMeans
