@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..sids.quality import quality
 from .spec import to_plain
@@ -14,14 +14,21 @@ if TYPE_CHECKING:
 __all__ = ["facts_of", "model_card"]
 
 
+@runtime_checkable
+class MeasuresItself(Protocol):
+    """Rows that compute the quality of their codes where the codes are, on the workers of a cluster."""
+
+    def quality(self) -> dict[str, Any]:
+        """As `sidkit.quality`."""
+
+
 def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
     """What is known of the fit: rows, fingerprint, quality of its own codes."""
-    facts: dict[str, Any] = {}
-    if fitted.fitted_rows is not None:
-        facts = {"rows": fitted.fitted_rows.shape[0], "data_fingerprint": fitted.data_fingerprint}
-        measured = getattr(fitted.fitted_rows, "quality", None)  # where the codes are not all in one place
-        facts["quality"] = quality(fitted.fit_codes, fitted.sizes) if measured is None else measured()
-    return facts
+    rows = fitted.fitted_rows
+    if rows is None:
+        return {}
+    figures = rows.quality() if isinstance(rows, MeasuresItself) else quality(rows.codes(), fitted.sizes)
+    return {"rows": rows.shape[0], "data_fingerprint": fitted.data_fingerprint, "quality": figures}
 
 
 def model_card(fitted: FittedTokenizer, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,13 @@ AT_ONCE = 1 << 18  # rows held in memory while their parents are fitted
 WORTH_MOVING = 1 << 28  # multiply-adds a pass from which a parent is fitted where the rows live, if that is elsewhere
 
 Integers = NDArray[np.int64]
+
+
+@runtime_checkable
+class PlacesRows(Protocol):
+    """Rows that can place others on their device."""
+
+    def beside(self, x: NDArray[Any]) -> Rows: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +156,8 @@ class PerParent:
         if len(x) <= self.size:
             return x
         seed = FitContext(seed=int(np.random.SeedSequence((run.seed, rows.width, parent)).generate_state(1)[0]))
-        beside = getattr(rows, "beside", None) if len(x) * x.shape[1] * self.size >= WORTH_MOVING else None
-        own = LocalRows(ArraySource(x)) if beside is None else beside(x)
+        large = len(x) * x.shape[1] * self.size >= WORTH_MOVING
+        own = rows.beside(x) if large and isinstance(rows, PlacesRows) else LocalRows(ArraySource(x))
         return KMeans(self.size, "euclidean", iterations=self.iterations).fit(own, seed).centroids
 
 
