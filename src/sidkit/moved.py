@@ -1,7 +1,7 @@
-"""Old import paths that were documented once, and where what they held lives now.
+"""Old import paths that were documented once, and where their names are now.
 
-`from sidkit.blend import blend` keeps working: a finder makes an alias module whose names are looked up in the new
-homes, one after the other. Only what is not found as a file comes here.
+`from sidkit.blend import blend` keeps working: a finder makes a module whose names are looked up in the new homes, one
+after the other. Python asks the finder only for modules that are no files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["MOVED", "install"]
+__all__ = ["MOVED", "RENAMED", "install"]
 
 MOVED: dict[str, tuple[str, ...]] = {
     "blend": ("embed.co_occurrence",),
@@ -38,8 +38,9 @@ MOVED: dict[str, tuple[str, ...]] = {
     "store": ("tokenizer.store", "tokenizer.tokenizer"),
     "template": ("sids.template",),
     "trie": ("sids.trie",),
-    "vae": ("stages.vae", "tokenizer.vae_recipes", "tokenizer.given_vae"),
+    "vae": ("stages.vae", "tokenizer.vae_recipes"),
 }
+RENAMED = {"vae.fitted_rqvae": ("tokenizer.given", "Given", "rq_vae")}  # a name of an old module -> module, attributes
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -47,17 +48,24 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(name, self) if name.removeprefix("sidkit.") in MOVED and name.startswith("sidkit.") else None
 
     def exec_module(self, module: ModuleType) -> None:
-        homes = [f"sidkit.{home}" for home in MOVED[module.__name__.removeprefix("sidkit.")]]
+        old = module.__name__.removeprefix("sidkit.")
 
-        def find(name: str) -> Any:
-            for home in homes:
-                if hasattr(found := import_module(home), name):
-                    return getattr(found, name)
-            raise AttributeError(f"{module.__name__} has moved to {', '.join(homes)}, which has no {name!r}")
+        def look_up(name: str) -> Any:
+            if f"{old}.{name}" in RENAMED:
+                home, *attributes = RENAMED[f"{old}.{name}"]
+                value: Any = import_module(f"sidkit.{home}")
+                for attribute in attributes:
+                    value = getattr(value, attribute)
+                return value
+            for home in MOVED[old]:
+                if hasattr(new := import_module(f"sidkit.{home}"), name):
+                    return getattr(new, name)
+            homes = ", ".join(f"sidkit.{home}" for home in MOVED[old])
+            raise AttributeError(f"{module.__name__} has moved to {homes}, which has no {name!r}")
 
-        module.__getattr__ = find  # type: ignore[method-assign]
+        module.__getattr__ = look_up  # type: ignore[method-assign]
 
 
 def install() -> None:
-    """Let the old paths be found, after all files."""
+    """Let Python find the old paths, after all files."""
     sys.meta_path.append(_Finder())

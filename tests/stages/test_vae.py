@@ -19,7 +19,7 @@ from sidkit.stages.stage import FitContext
 from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training
 from sidkit.stages.vae.array_layers import forward, product
 from sidkit.stages.vae.initial_codebooks import initial_codebook, kmeans_plus_plus
-from sidkit.tokenizer.given_vae import fitted_rqvae
+from sidkit.tokenizer.given import Given
 from sidkit.tokenizer.spec import from_plain, to_plain
 from sidkit.tokenizer.vae_recipes import r3_vae, rq_vae
 
@@ -751,17 +751,17 @@ def test_another_level_can_follow(X):
 def test_weights_of_others_become_a_tokenizer(X, tmp_path):
     own = small_rq().fit(X, seed=2)
     stage = own.stages[0]
-    given = fitted_rqvae(stage.encoder, stage.codebooks)
+    given = Given.rq_vae(stage.encoder, stage.codebooks)
     assert np.array_equal(given.encode(X), own.fit_codes)
     given.save(tmp_path / "tok")
     assert np.array_equal(sidkit.load(tmp_path / "tok").encode(X), own.fit_codes)
     with pytest.raises(SpecError, match="without a decoder"):
         given.stages[0].carry(X, own.fit_codes)
-    whole = fitted_rqvae(stage.encoder, stage.codebooks, stage.decoder)
+    whole = Given.rq_vae(stage.encoder, stage.codebooks, stage.decoder)
     assert np.array_equal(whole.stages[0].carry(X, own.fit_codes), stage.carry(X, own.fit_codes))
-    scaled = fitted_rqvae(stage.encoder, stage.codebooks, normalize=True)
+    scaled = Given.rq_vae(stage.encoder, stage.codebooks, normalize=True)
     assert np.array_equal(scaled.encode(X * 7), scaled.encode(X))
-    plain = fitted_rqvae([(np.eye(2), None)], [[[0.0, 0.0], [4.0, 0.0]], [[0.0, 0.0], [-1.0, 0.0]]])
+    plain = Given.rq_vae([(np.eye(2), None)], [[[0.0, 0.0], [4.0, 0.0]], [[0.0, 0.0], [-1.0, 0.0]]])
     assert plain.encode(np.array([[3.1, 0.0], [0.2, 0.3]])).tolist() == [[1, 1], [0, 0]]
 
 
@@ -773,12 +773,12 @@ def test_weights_of_others_become_a_tokenizer(X, tmp_path):
         ([(np.ones((3, 2)), None), (np.ones((3, 2)), None)], [np.eye(3)], "takes 2 inputs, the layer before gives 3"),
         ([(np.eye(2), np.zeros(3))], [np.eye(2)], "has a bias of shape"),
         ([(np.eye(2), None)], [np.eye(3)], "codebook 1 is 3 wide, the encoder's output 2"),
-        ([(np.full((2, 2), np.nan), None)], [np.eye(2)], "finite matrix"),
+        ([(np.full((2, 2), np.nan), None)], [np.eye(2)], "NaN or infinity"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(encoder, books, message):
-    with pytest.raises(SpecError, match=message):
-        fitted_rqvae(encoder, books)
+    with pytest.raises(sidkit.SidkitError, match=message):
+        Given.rq_vae(encoder, books)
 
 
 # --- recipes ---------------------------------------------------------------------------------------------------------

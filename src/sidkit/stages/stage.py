@@ -20,7 +20,7 @@ from ..geometry import Array
 from ..progress import Progress, Silent
 from ..rows.seam import Rows
 
-__all__ = ["Checks", "FitContext", "Fitted", "Stage", "require_stages"]
+__all__ = ["Checks", "FitContext", "Fitted", "HasCodebooks", "Stage", "require_stages"]
 
 
 @runtime_checkable
@@ -39,6 +39,15 @@ class Fitted(Protocol):
 
     def carry(self, x: Array, codes: Array) -> Array:
         """What it passes on for rows x, its own tokens being the last of codes."""
+
+
+@runtime_checkable
+class HasCodebooks(Protocol):
+    """A fitted stage whose tokens stand for vectors."""
+
+    @property
+    def codebooks(self) -> Sequence[NDArray[Any]]:
+        """(K, d) for each token, in the space the token is decided in."""
 
 
 @runtime_checkable

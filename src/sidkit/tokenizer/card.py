@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..sids.metrics import metrics_for
 from ..sids.quality import quality
@@ -15,14 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["facts_of", "model_card"]
 
 
+@runtime_checkable
+class MeasuresItself(Protocol):
+    """Rows that compute the quality of their codes where the codes are, on the workers of a cluster."""
+
+    def quality(self) -> dict[str, Any]:
+        """As `sidkit.quality`."""
+
+
 def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
     """What is known of the fit: rows, data fingerprint, quality of the codes of those rows."""
-    facts: dict[str, Any] = {}
-    if fitted.fitted_rows is not None:
-        facts = {"rows": fitted.fitted_rows.shape[0], "data_fingerprint": fitted.data_fingerprint}
-        measure = getattr(fitted.fitted_rows, "quality", None)  # rows whose codes lie on several machines
-        facts["quality"] = quality(fitted.fit_codes, fitted.sizes) if measure is None else measure()
-    return facts
+    rows = fitted.fitted_rows
+    if rows is None:
+        return {}
+    figures = rows.quality() if isinstance(rows, MeasuresItself) else quality(rows.codes(), fitted.sizes)
+    return {"rows": rows.shape[0], "data_fingerprint": fitted.data_fingerprint, "quality": figures}
 
 
 def model_card(fitted: FittedTokenizer, name: str) -> str:

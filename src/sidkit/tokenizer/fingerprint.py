@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from ..files.address import Location
 from ..rows.seam import CHUNK
 from ..rows.sources import Source, Wrapped
 
@@ -17,6 +19,14 @@ __all__ = ["content_digest", "fingerprint"]
 
 
 FINGERPRINT_ROWS = 1024
+
+
+@runtime_checkable
+class HasPaths(Protocol):
+    """A source that reads files."""
+
+    @property
+    def paths(self) -> Sequence[Location]: ...
 
 
 def fingerprint(rows: Rows, count: int = FINGERPRINT_ROWS) -> str:
@@ -33,7 +43,7 @@ def content_digest(X: Any) -> str:
     while isinstance(X, Wrapped):
         X = X.source
     digest = hashlib.sha256()
-    if getattr(X, "paths", ()):
+    if isinstance(X, HasPaths) and X.paths:
         for path in X.paths:
             status = path.stat()
             digest.update(f"{path}\0{status.st_size}\0{status.st_mtime}\0".encode())

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,6 +22,14 @@ from .spec import to_plain
 __all__ = ["FitResult", "fit_stages"]
 
 
+@runtime_checkable
+class DeviceTensor(Protocol):
+    """A tensor that tells whether it is on a GPU, as torch's do."""
+
+    @property
+    def is_cuda(self) -> bool: ...
+
+
 class FitResult(NamedTuple):
     """The fitted stages, the rows after all of them, and the fingerprint of the data."""
 
@@ -33,7 +41,7 @@ class FitResult(NamedTuple):
 def fit_stages(stages: Sequence[Stage], X: Any, run: FitContext, checkpoint: str | Path | None) -> FitResult:
     """Fit to embeddings; what a fit of the same stages and data left in the checkpoint's folder is not fitted again."""
     scratch = None if checkpoint is None else Path(checkpoint).absolute().parent
-    if not is_rows(X) and not getattr(X, "is_cuda", False):
+    if not is_rows(X) and not (isinstance(X, DeviceTensor) and X.is_cuda):
         X = as_source(X)
     _require_fittable(stages, X.shape, run)
     rows = as_rows(X, run.device, run.progress, scratch=scratch, work=work_of_fit(stages))

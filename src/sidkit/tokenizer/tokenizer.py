@@ -17,7 +17,7 @@ from ..progress import Progress, Silent
 from ..rows.run_report import ran_on
 from ..rows.seam import Rows
 from ..stages.prepare import FittedRemoveMean
-from ..stages.stage import FitContext, Fitted, Stage, require_stages
+from ..stages.stage import FitContext, Fitted, HasCodebooks, Stage, require_stages
 from .card import facts_of, model_card
 from .chain import StageChain
 from .fitting import fit_stages
@@ -92,7 +92,7 @@ class FittedTokenizer:
 
         A level with a codebook per parent has them all in one array, parent after parent; FSQ tokens have none.
         """
-        return [book for stage in self.stages for book in getattr(stage, "codebooks", ())]
+        return [book for stage in self.stages if isinstance(stage, HasCodebooks) for book in stage.codebooks]
 
     @property
     def fit_codes(self) -> NDArray[np.int32] | None:

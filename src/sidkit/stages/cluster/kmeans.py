@@ -43,10 +43,10 @@ class Centroids:
 
     def book(self, x: Array) -> Any:
         """The codebook ready for rows like x, made once per kind of row."""
-        place = f"{x.dtype}@{getattr(x, 'device', 'cpu')}"
-        if place not in self._books:
-            self._books[place] = engine_of(x).book(self.centroids, self.metric, x, self.bonus)
-        return self._books[place]
+        kind = f"{x.dtype}@{'cpu' if isinstance(x, np.ndarray) else x.device}"
+        if kind not in self._books:
+            self._books[kind] = engine_of(x).book(self.centroids, self.metric, x, self.bonus)
+        return self._books[kind]
 
     def assign(self, x: Array, codes: Array) -> Array:
         """The code of every row (paper, Eq. 13); exact ties go to the lowest index."""

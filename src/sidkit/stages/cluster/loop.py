@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,15 +74,33 @@ class Clusterer(Protocol[C]):
         """The clusters as they will be stored and used, in this dtype."""
 
 
+@runtime_checkable
+class HasSize(Protocol):
+    """A clusterer that compares each row with one codebook, of this size."""
+
+    @property
+    def size(self) -> int: ...
+
+
+@runtime_checkable
+class HasPrecision(Protocol):
+    """A clusterer whose statistics may be computed on a GPU from rows of fewer bits."""
+
+    @property
+    def precision(self) -> str: ...
+
+
 def refine(cluster: Clusterer[C], rows: Rows, run: FitContext) -> C:
     """Fit a clusterer to rows: exactly `iterations` passes, fewer only if another would change nothing."""
     n, level = rows.shape[0], rows.width
-    rows.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
+    size = cluster.size if isinstance(cluster, HasSize) else 1
+    precision = cluster.precision if isinstance(cluster, HasPrecision) else "fp32"
+    rows.prepare(float(n) * rows.shape[1] * size * cluster.iterations)
     before_us = _resumed(cluster, run, level)
     first, clusters = before_us or (0, cluster.start(rows, run))
     run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
     for done in range(first, cluster.iterations):
-        sums = rows.reduce(partial(cluster.statistics, clusters), getattr(cluster, "precision", "fp32"))
+        sums = rows.reduce(partial(cluster.statistics, clusters), precision)
         before, clusters = clusters, cluster.update(clusters, sums)
         run.progress.note(f"pass {done + 1}, objective {float(sums[-1][0]) / n:.5f}")
         if cluster.settled(before, clusters):
