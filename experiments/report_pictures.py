@@ -2,8 +2,8 @@
 
     python experiments/report_pictures.py DATA -o docs/images --facts experiments/results/report_pictures.json
 
-DATA holds folders toys, clothing and sports with embedding.npy, items.parquet and sequences.parquet. One seed for all.
-The two verdicts are photographs of the page, for which Chromium and playwright are needed.
+DATA has the folders toys, clothing and sports with embedding.npy, items.parquet and sequences.parquet. All fits use one
+seed. The two verdicts are screenshots of the page, which need Chromium and Playwright.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Study:
         return recipe(name, sizes=SIZES, **OPTIONS.get(name, {})).fit(self.vectors(dataset), seed=SEED)
 
     def _evidence(self, dataset: str, name: str) -> Evidence:
-        """The report; "shuffled" are the SIDs of prq-kmeans dealt out to the items at random."""
+        """The report; "shuffled" are the SIDs of prq-kmeans assigned to the items at random."""
         items = pq.read_table(self.data / dataset / "items.parquet")
         X = self.vectors(dataset)
         fitted = self.fitted(dataset, name.replace("shuffled", "prq-kmeans"))
@@ -62,9 +62,10 @@ class Study:
         texts = items["text"].to_pylist()
         return gather(table, fitted, source, texts, self.data / dataset / "sequences.parquet", map_by="pca")
 
-    def panel(self, figure: str, dataset: str, name: str, place: int = 0) -> Panel:
-        found = next(one for one in self.evidence(dataset, name).figures if one.name == figure)
-        return replace(found.panels[place], title=f"{name}, {dataset.capitalize()}")
+    def panel(self, name: str, dataset: str, tokenizer: str) -> Panel:
+        """The first panel of a figure."""
+        figure = next(one for one in self.evidence(dataset, tokenizer).figures if one.name == name)
+        return replace(figure.panels[0], title=f"{tokenizer}, {dataset.capitalize()}")
 
     def pictures(self) -> Iterator[Figure]:
         for figure, *pairs in (
@@ -82,21 +83,21 @@ class Study:
                 panels = on_one_scale(panels)
             yield Figure(f"report-{figure}", "", "", panels)
         both = {name: self.fitted("toys", name).codebooks for name in ("rq-kmeans", "prq-kmeans")}
-        places, _ = joint_map([book for books in both.values() for book in books])
-        named = {f"{name}, Toys": places[3 * i : 3 * i + 3] for i, name in enumerate(both)}
+        points, _ = joint_map([book for books in both.values() for book in books])
+        named = {f"{name}, Toys": points[3 * i : 3 * i + 3] for i, name in enumerate(both)}
         yield Figure("report-centroids", "", "", map_panels(named))
 
     def facts(self) -> dict[str, dict]:
-        found = {}
+        reports = {}
         for dataset, name in (
             ("toys", "prq-kmeans"), ("toys", "rq-kmeans"), ("toys", "shuffled"), ("clothing", "rq-vae"),
             ("clothing", "prq-kmeans"), ("clothing", "opq-kmeans"), ("sports", "prq-kmeans"), ("sports", "pq-kmeans"),
         ):  # fmt: skip
             facts = self.evidence(dataset, name).facts
-            kept = ("verdict", "icr_per_item", "codes_used", "perplexity", "prefix_gini", "largest_bucket", "carryover")
+            keys = ("verdict", "icr_per_item", "codes_used", "perplexity", "prefix_gini", "largest_bucket", "carryover")
             lifts = {key: facts[key]["lift"] for key in ("behaviour", "neighbours")}
-            found[f"{name}, {dataset}"] = {key: facts[key] for key in kept if key in facts} | {"lift": lifts}
-        return found
+            reports[f"{name}, {dataset}"] = {key: facts[key] for key in keys if key in facts} | {"lift": lifts}
+        return reports
 
 
 def on_one_scale(panels: list[Panel]) -> list[Panel]:
@@ -109,7 +110,7 @@ def on_one_scale(panels: list[Panel]) -> list[Panel]:
     return [replace(panel, **ends) for panel in panels]
 
 
-def photograph(pages: dict[str, str], folder: Path) -> None:
+def take_screenshots(pages: dict[str, str], folder: Path) -> None:
     """The first screen of each page."""
     from playwright.sync_api import sync_playwright
 
@@ -137,10 +138,10 @@ def main() -> None:
             "report-verdict-care": report_page(study.evidence("clothing", "prq-kmeans"), "prq-kmeans on Clothing"),
             "report-verdict-poor": report_page(study.evidence("clothing", "rq-vae"), "rq-vae on Clothing, 20 epochs"),
         }
-        photograph(pages, options.output)
+        take_screenshots(pages, options.output)
         command = f"python experiments/report_pictures.py DATA -o {options.output} --facts {options.facts}"
-        found = {"command": command, "sidkit": sidkit.__version__, "seed": SEED, "reports": study.facts()}
-    options.facts.write_text(json.dumps(found, indent=1) + "\n")
+        facts = {"command": command, "sidkit": sidkit.__version__, "seed": SEED, "reports": study.facts()}
+    options.facts.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
     def test_the_page_opens(page):
         page.goto(report.as_uri())
 
-A page fails its test if anything was written to the console as an error, if a script threw, or if anything was asked of
-a host other than this machine. `page.context.browser` opens further ones; `watched` watches those too.
+A page fails its test if anything was written to the console as an error, if a script threw, or if anything was
+requested from a host other than this machine. All `page`s share one context, which takes longer to open than a page; a
+test that needs another window size or colour scheme, or separate storage, opens a context with `watched`.
 """
 
 import shutil
@@ -29,33 +30,49 @@ def browser():
         chromium.close()
 
 
+@pytest.fixture(scope="session")
+def shared_context(browser):
+    context = browser.new_context()
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def page(browser):
-    with watched(browser) as opened:
+def page(shared_context):
+    with _watched_page(shared_context) as opened:
         yield opened
 
 
 @contextmanager
 def watched(browser, **options):
-    """A page in a context of its own, which must have stayed silent and local by the end."""
+    """A page in a separate context, which must have stayed silent and local by the end."""
     context = browser.new_context(**options)
+    try:
+        with _watched_page(context) as opened:
+            yield opened
+    finally:
+        context.close()
+
+
+@contextmanager
+def _watched_page(context):
     complaints = []
 
-    def request(asked):
-        parts = urlsplit(asked.url)
+    def check_host(request):
+        parts = urlsplit(request.url)
         if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in HERE:
-            complaints.append(f"asked for {asked.url}")
+            complaints.append(f"requested {request.url}")
 
     opened = context.new_page()
-    opened.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    context.on("request", request)
+    opened.on("request", check_host)
     opened.complaints = complaints
     try:
         yield opened
         assert not complaints, complaints
     finally:
-        context.close()
+        opened.close()
 
 
 def overflows(page):

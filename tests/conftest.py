@@ -12,6 +12,7 @@ import pytest
 
 from browser import browser as browser  # fixtures for whoever asks for a page
 from browser import page as page
+from browser import shared_context as shared_context
 from command import sidkit
 
 

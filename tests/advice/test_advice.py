@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -78,21 +79,32 @@ def catalogue():
     return rng.permutation(planted(rng, clusters=60, each=80, d=12, noise=0.25)[0]).astype(np.float32)
 
 
-def test_with_a_sample_of_all_rows_nothing_is_predicted(catalogue):
+@pytest.fixture(scope="module")
+def full_fit(catalogue):
+    """(sizes, seed) -> the quality of a fit on the whole catalogue, each made once."""
+
+    @cache
+    def quality(sizes, seed):
+        return library.quality(small(sizes).fit(catalogue, seed=seed).fit_codes, sizes)
+
+    return quality
+
+
+def test_with_a_sample_of_all_rows_nothing_is_predicted(catalogue, full_fit):
     found = advise(catalogue, Target(0.9), small, [(16, 16, 16)])
     (one,) = found.candidates
-    truth = library.quality(small((16, 16, 16)).fit(catalogue, seed=0).fit_codes, (16, 16, 16))
+    truth = full_fit((16, 16, 16), 0)
     assert one.measured
     assert one.icr_per_sid == one.icr_per_sid_low == truth["icr_per_sid"]
     assert (one.sids_per_item, one.largest_bucket) == (1 / truth["items_per_sid"], truth["largest_bucket"])
 
 
 @pytest.mark.parametrize("count", [4800, 2400])
-def test_predictions_hold_against_full_fits(catalogue, count):
+def test_predictions_hold_against_full_fits(catalogue, full_fit, count):
     sizes = [(16, 16, 16), (24, 24, 24)]
     found = advise(catalogue, Target(0.9), small, sizes, sample=600, count=count)
     for one in found.candidates:
-        truth = library.quality(small(one.sizes).fit(catalogue, seed=7).fit_codes, one.sizes)
+        truth = full_fit(one.sizes, 7)
         assert not one.measured
         assert one.fitted_on == max(600, 32 * one.sizes[0])
         assert one.icr_per_sid_low < truth["icr_per_sid"] < one.icr_per_sid_high

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from explored import HOSTILE, served, shop
+from command import sidkit
+from explored import HOSTILE, served
 from sidkit.data.json_lines import Lines
 from sidkit.errors import InputError, SpecError
 from sidkit.explore.catalogue import read
@@ -24,27 +25,6 @@ from sidkit.explore.search import Words
 from sidkit.explore.server import bind
 from sidkit.explore.tree import Tree
 from sidkit.sids.table import SidTable
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shop")
-    return folder, *shop(folder)
-
-
-@pytest.fixture(scope="module")
-def pages(made):
-    folder, ids, _, _, _, vectors = made
-    return Pages(
-        read(
-            folder / "sids.parquet",
-            folder / "other.parquet",
-            folder / "items.parquet",
-            "title",
-            Lines(vectors, pa.array(ids)),
-        )
-    )
-
 
 # -- prefixes --
 
@@ -283,13 +263,6 @@ def ask(url, method="GET", **headers):
         return error.code, error.headers, error.read().decode()
 
 
-@pytest.fixture(scope="module")
-def site(pages):
-    pytest.importorskip("uvicorn")
-    with served(pages) as address:
-        yield address
-
-
 BAD = [
     "/nothing",
     "/?p=999",
@@ -418,9 +391,8 @@ def command(folder, *more):
 
 
 def test_check_says_what_is_there_and_leaves(made):
-    arguments = command(made[0], "--compare", "other.parquet", "--embeddings", "vectors.parquet", "--check", "--json")
-    done = subprocess.run(arguments, cwd=made[0], capture_output=True, text=True)
-    told = json.loads(done.stdout)
+    options = ("--compare", "other.parquet", "--embeddings", "vectors.parquet", "--check", "--json")
+    told = json.loads(sidkit("explore", "sids.parquet", "--items", "items.parquet", *options, cwd=made[0]))
     assert (told["items"], told["texts"], told["embeddings"]) == (401, True, True)
     assert [side["items"] for side in told["sides"]] == [400, 391]
 

@@ -1,6 +1,7 @@
 """Two tokenizers on the same items: pairs counted one by one, the case studies by planted answers, the page."""
 
 import json
+import shutil
 from html import unescape
 from itertools import combinations
 
@@ -25,6 +26,7 @@ from sidkit.report.draw.layout import lay_out
 from sidkit.report.draw.marks import WIDTH, Rect
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import prq_kmeans, rq_kmeans
+from sidkit.tokenizer.store import load
 
 TITLE = "<script>document.title = 'taken'</script>"
 
@@ -122,9 +124,16 @@ class TestQueryCase:
             query_case("hotel", (0, 0, 0), table(codes, (2, 2, 3)), 4)
 
 
+SEVERAL = {"prq": prq_kmeans((4, 4, 4)), "rq <b>": rq_kmeans((4, 4, 4))}
+UNEVEN = {"two": rq_kmeans((4, 4)), "four": rq_kmeans((2, 4, 2, 4))}
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """A shop of three kinds of things, embedded by a kept encoder, with two tokenizers and their SIDs."""
+    """A shop of three kinds of things, embedded by a saved encoder, with two tokenizers and their SIDs.
+
+    runs/ has all fits of this module, as `compare` keeps them.
+    """
     folder = tmp_path_factory.mktemp("shop")
     kinds = ("hotel towel white", "hotel lobby lamp", "camping tent green")
     titles = [f"{kinds[i % 3]} {TITLE if i == 0 else ''} v{i % 17}" for i in range(300)]
@@ -134,11 +143,22 @@ def shop(tmp_path_factory):
     ids = [f"P{i}" for i in range(300)]
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
     pq.write_table(pa.table({"item_id": ids, "title": titles, "embedding": vectors}), folder / "items.parquet")
-    for name, recipe in (("a", rq_kmeans), ("b", prq_kmeans)):
-        fitted = recipe((4, 4, 4)).fit(X, seed=0)
-        fitted.save(folder / f"tok-{name}")
+    fits = compare(X, SEVERAL, [0, 1, 2], folder / "runs").folders
+    for name, label in (("a", "rq <b>"), ("b", "prq")):
+        shutil.copytree(fits[label][0], folder / f"tok-{name}")
+        fitted = load(folder / f"tok-{name}")
         SidTable(ids, fitted.encode(X), fitted.sizes).to_parquet(folder / f"{name}.parquet")
     return folder
+
+
+def vectors_of(shop):
+    return np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
+
+
+@pytest.fixture(scope="module")
+def uneven(shop):
+    """Two tokenizers with different numbers of levels."""
+    return compare(vectors_of(shop), UNEVEN, [0], shop / "runs")
 
 
 class TestCommands:
@@ -195,11 +215,9 @@ class TestCommands:
         bare = json.loads(sidkit("compare", shop / "items.parquet", *arguments[:2], "-o", tmp_path / "runs", "--json"))
         assert bare == told
 
-    def test_compare_shows_every_level_and_nothing_where_a_tokenizer_has_none(self, shop, tmp_path):
-        for name, sizes in (("two", (4, 4)), ("four", (2, 4, 2, 4))):
-            X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
-            rq_kmeans(sizes).fit(X, seed=0).save(tmp_path / name)
-        names = [str(path) for path in (tmp_path / "two", shop / "tok-a", tmp_path / "four")]
+    def test_compare_shows_every_level_and_nothing_where_a_tokenizer_has_none(self, shop, uneven, tmp_path):
+        folders = uneven.folders
+        names = [str(path) for path in (folders["two"][0], shop / "tok-a", folders["four"][0])]
         arguments = ("compare", shop / "items.parquet", "-r", ",".join(names), "-o", tmp_path / "runs")
         figures = json.loads(sidkit(*arguments, "--json"))["figures"]
         assert [len(figures[name][0]["utilisation"]) for name in names] == [2, 3, 4]
@@ -225,9 +243,10 @@ class TestCommands:
 def made(shop, tmp_path_factory):
     """The page of a comparison over three seeds, what it compares, and its figures."""
     folder = tmp_path_factory.mktemp("page")
-    X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
     ids, texts = (pq.read_table(shop / "items.parquet")[name] for name in ("item_id", "title"))
-    found = compare(X, {"prq": prq_kmeans((4, 4, 4)), "rq <b>": rq_kmeans((4, 4, 4))}, [0, 1, 2], folder)
+    X = vectors_of(shop)
+    found = compare(X, SEVERAL, [0, 1, 2], shop / "runs")
+    assert found.reused == 6
     contenders = contenders_of(found, X, ids)
     figures = comparison_figures(found, contenders, "pca")
     pairs = pairs_of(contenders, texts.to_pylist())
@@ -249,18 +268,17 @@ class TestPage:
         assert bar.y[1] == pytest.approx(np.mean(values))
         assert bar.whiskers[1] == pytest.approx(np.std(values, ddof=1))
 
-    def test_bars_of_levels_that_a_tokenizer_has_not_are_left_out_and_their_places_stay(self, shop, tmp_path):
-        X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
-        found = compare(X, {"two": rq_kmeans((4, 4)), "four": rq_kmeans((2, 2, 2, 2))}, [0], tmp_path)
-        contenders = contenders_of(found, X, np.arange(len(X)))
-        figures = comparison_figures(found, contenders, "pca")
+    def test_bars_of_levels_that_a_tokenizer_has_not_are_left_out_and_their_slots_stay(self, shop, uneven):
+        X = vectors_of(shop)
+        contenders = contenders_of(uneven, X, np.arange(len(X)))
+        figures = comparison_figures(uneven, contenders, "pca")
         panels = {panel.title: panel for panel in figures[0].panels}
         assert [list(one.x) for one in panels["Codes in use"].series] == [[0, 1], [0, 1, 2, 3]]
         deep = panels["Prefix utilisation, level 4"]
         assert [list(one.x) for one in deep.series] == [[], [0]]
         bar = next(mark for mark in lay_out(deep) if isinstance(mark, Rect) and mark.tip)
-        assert bar.x > WIDTH / 2  # the second of two, beside an empty place
-        assert "Prefix utilisation, level 4" in compare_page(found, contenders, figures, "x", [])
+        assert bar.x > WIDTH / 2  # the second of two; the first slot is empty
+        assert "Prefix utilisation, level 4" in compare_page(uneven, contenders, figures, "x", [])
 
     def test_the_page_fits_a_phone_and_shows_hostile_texts_as_they_are(self, browser, made):
         with watched(browser, viewport={"width": 380, "height": 700}) as page:

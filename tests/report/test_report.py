@@ -374,6 +374,13 @@ def written(shop):
     return json.loads(told)
 
 
+@pytest.fixture(scope="module")
+def product():
+    """A tokenizer without residual levels, fitted on 300 rows of 7 dimensions."""
+    X = np.random.default_rng(0).normal(size=(300, 7)).astype(np.float32)
+    return opq_kmeans((8, 8)).fit(X, seed=0)
+
+
 JUDGED = ["behaviour", "counting", "neighbours", "categories"]
 FIGURES = ["utilisation", "lorenz", "buckets", "carryover", "tokens", "centroids", *JUDGED]
 
@@ -436,10 +443,8 @@ class TestCommand:
         assert "svg, png, pdf" in sidkit("report", sids, "--figures", tmp_path, "--formats", "gif", check=1)
         assert not list(tmp_path.glob("*.html"))
 
-    def test_a_tokenizer_without_residual_levels_has_no_carryover_and_no_map(self, rng):
-        X = rng.normal(size=(300, 7)).astype(np.float32)
-        fitted = opq_kmeans((8, 8)).fit(X, seed=0)
-        found = gather(SidTable(np.arange(300), fitted.encode(X), fitted.sizes), fitted)
+    def test_a_tokenizer_without_residual_levels_has_no_carryover_and_no_map(self, product):
+        found = gather(SidTable(np.arange(300), product.fit_codes, product.sizes), product)
         assert "carryover" not in found.facts
         assert "centroids" not in [figure.name for figure in found.figures]
 
@@ -450,7 +455,7 @@ class TestCommand:
         for texts in (None, [""] * n):
             assert report_page(gather(table, texts=texts), "small").count("<svg") == 3 + len(sizes)
 
-    def test_items_without_a_sid_do_not_count_and_may_have_bad_vectors(self, shop, tmp_path):
+    def test_items_without_a_sid_do_not_count_and_may_have_bad_vectors(self, shop, product, tmp_path):
         from sidkit.data.embeddings import open_embeddings
 
         table, fitted = SidTable.from_parquet(shop / "sids.parquet"), load(shop / "tok")
@@ -463,8 +468,7 @@ class TestCommand:
         found = gather(table, fitted, open_embeddings(tmp_path / "e.parquet"), map_by="pca").facts
         assert found["carryover"]["rows"] == found["neighbours"]["items"] == 600
         with pytest.raises(InputError, match="16 dimensions, but the tokenizer was fitted on 7"):
-            other = opq_kmeans((8, 8)).fit(np.random.default_rng(0).normal(size=(50, 7)), seed=0)
-            gather(table, other, open_embeddings(tmp_path / "e.parquet"))
+            gather(table, product, open_embeddings(tmp_path / "e.parquet"))
 
     def test_the_page_does_not_grow_with_the_items(self, rng):
         sizes = (512, 256, 64)

@@ -1,4 +1,4 @@
-// The only place where elements are made. Texts become text nodes, so nothing in a title is ever read as markup.
+// All elements are made here. Texts become text nodes, so nothing in a title is ever read as markup.
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
