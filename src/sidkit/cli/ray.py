@@ -1,4 +1,4 @@
-"""The options --ray, --workers and --cpus of fit and encode: the same work by the workers of a cluster."""
+"""--ray on fit and encode: the same work by the workers of a cluster."""
 
 import json
 import re
@@ -25,7 +25,7 @@ Ray = Annotated[
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Work on a Ray cluster: auto, host:6379, ray://host:10001; no value: $RAY_ADDRESS, or Ray on this machine",
+        help="Work on a Ray cluster: auto, host:6379, ray://host:10001; alone: $RAY_ADDRESS, or Ray on this machine",
         show_default=False,
     ),
 ]
@@ -36,19 +36,19 @@ Cpus = Annotated[int, typer.Option("--cpus", help="CPUs, and threads, of each wo
 
 
 class WithRay(TyperCommand):
-    """A command whose --ray may be given without an address."""
+    """A command whose --ray may stand without an address."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = []
+        full = []
         for word, after in zip(args, [*args[1:], ""], strict=False):
-            words.append(word)
+            full.append(word)
             if word == "--ray" and not ADDRESS.fullmatch(after):
-                words.append(HERE)
-        return super().parse_args(ctx, words)
+                full.append(HERE)
+        return super().parse_args(ctx, full)
 
 
 def require_ray(ray: str | None, workers: int | None, cpus: int) -> None:
-    """Refuse options that have no meaning without --ray."""
+    """Options that say nothing without --ray are refused."""
     if ray is None and (workers is not None or cpus != 1):
         raise SpecError(f"{'--cpus' if workers is None else '--workers'} is about the workers of --ray; give that too")
 
@@ -65,7 +65,7 @@ def rows_on_ray(
     progress: "Progress",
     check: bool = True,
 ) -> "RayRows":
-    """The rows on a cluster, by the options of the command."""
+    """The rows of a cluster, as the options ask for."""
     from ..fleet.open import on_ray
 
     if embeddings == "-":
@@ -85,23 +85,23 @@ def rows_on_ray(
 
 
 def list_left_out(rows: "RayRows", output: Path) -> None:
-    """Write a list of the bad rows that were left out next to the output."""
+    """List the bad rows that were left out beside the output."""
     if not rows.left_out:
         return
     from ..files.atomic import replace_file
 
     listing = output.parent / f"{output.stem}.bad-rows.tsv"
     with replace_file(listing) as temporary:
-        lines = (f"{row}\t{name}\t{reason}\n" for row, (name, reason) in rows.left_out.items())
+        lines = (f"{row}\t{place}\t{why}\n" for row, (place, why) in rows.left_out.items())
         temporary.write_text("row\tplace\treason\n" + "".join(lines), encoding="utf-8")
     print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
 
 
 def print_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_json: bool) -> None:
-    """Print what was written, and by which workers."""
+    """What was written, and who did it."""
     if as_json:
-        result = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
-        print(json.dumps(result | {"ran": ran}))
+        told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
+        print(json.dumps(told | {"ran": ran}))
         return
     from ..rows.device import describe_run
 
