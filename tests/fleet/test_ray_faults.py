@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -122,15 +123,17 @@ def test_the_loss_of_a_whole_node_changes_nothing(data, tmp_path):
     assert done.stdout.splitlines()[-1:] == ["survived"], done.stdout[-500:] + done.stderr[-3000:]
 
 
-def worker_pids():
-    """Of all Ray workers of this machine."""
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def worker_pids(raylet):
+    """The workers of one node: children of its raylet that hold an actor of ours."""
     pids = set()
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if (folder / "cmdline").read_bytes().startswith(b"ray::Worker"):
+        with suppress(OSError):  # ended since
+            if parent(folder.name) == raylet and (folder / "cmdline").read_bytes().startswith(b"ray::Worker"):
                 pids.add(int(folder.name))
-        except OSError:
-            continue  # ended since
     return pids
 
 
@@ -148,9 +151,10 @@ def test_a_driver_that_dies_comes_back_with_resume(data, ray_pool, tmp_path, rng
         time.sleep(float(rng.uniform(0.1, 0.5)))
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
-    others = worker_pids()
+    raylet = parent(ray_pool.slots[0].process[0])
+    others = worker_pids(raylet)
     process = subprocess.Popen(on_ray, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not (mine := worker_pids() - others):
+    while process.poll() is None and not (mine := worker_pids(raylet) - others):
         time.sleep(0.02)
     os.kill(mine.pop(), signal.SIGKILL)  # the death of a worker is not printed among the results
     output, errors = process.communicate()

@@ -81,7 +81,7 @@ def test_a_cluster_that_is_not_there_is_an_error_at_once(data):
     assert "no Ray cluster answers at 127.0.0.1:1" in done.stderr
 
 
-def test_ray_stands_with_or_without_an_address():
+def test_ray_may_be_given_without_an_address():
     for words in (["--ray"], ["--ray", "--seed", "1"], ["--ray", "auto"]):
         ended = CliRunner().invoke(app, ["fit", "-", "-o", "tok", *words])
         assert "JSON lines come to this process alone" in str(ended.exception), ended.output

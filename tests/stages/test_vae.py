@@ -53,9 +53,17 @@ def train_on_the_cpu(monkeypatch, request):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
-@pytest.fixture
-def X(rng):
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(20260101)
     return planted(rng, clusters=12, each=25, d=10, noise=0.2)[0].astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def trained(X):
+    """The tokenizer of a maker, trained on X with seed 3; once for all tests that only read it."""
+    fits = {make: make().fit(X, seed=3, device="cpu") for make in MAKERS}
+    return fits.__getitem__
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Resumable(FitContext):
 
 
 class Listener:
-    """Progress that remembers, and stops the run at a note if asked to."""
+    """Progress that records, and stops the run at the given note."""
 
     def __init__(self, stop_after=None):
         self.notes, self.planned, self.done, self.stop_after = [], 0, 0, stop_after
@@ -293,10 +301,10 @@ def test_layers_by_hand_and_as_torch_runs_them(rng):
 
 def test_a_product_does_not_depend_on_neighbours(rng):
     x, w = rng.normal(size=(700, 33)), rng.normal(size=(33, 17))
-    whole = product(x, w)
-    np.testing.assert_allclose(whole, x @ w, atol=1e-12)
+    expected = product(x, w)
+    np.testing.assert_allclose(expected, x @ w, atol=1e-12)
     for rows in (slice(0, 1), slice(255, 258), slice(3, 699)):
-        assert np.array_equal(product(x[rows], w), whole[rows])
+        assert np.array_equal(product(x[rows], w), expected[rows])
 
 
 # --- R3-VAE's formulas -----------------------------------------------------------------------------------------------
@@ -335,13 +343,13 @@ def test_the_batch_measures_are_those_of_the_report(rng):
     v = rng.normal(size=(200, 5)).astype(np.float32)
     codes = rng.integers(0, 5, size=(200, 2))
     group = torch.zeros(200, dtype=torch.int64)
-    found = coherence(v, codes, (5, 5))
+    expected = coherence(v, codes, (5, 5))
     for level in range(2):
         group = renumber(group, torch.tensor(codes[:, level]))
         x = torch.tensor(v)
-        assert cohesion(x, group).item() == pytest.approx(found["sc_per_group"][level], abs=1e-5)
+        assert cohesion(x, group).item() == pytest.approx(expected["sc_per_group"][level], abs=1e-5)
         pd = discrimination(group_means(x, group, 512), 2.0)
-        assert pd.item() == pytest.approx(found["pd_per_group_pair"][level], abs=1e-5)
+        assert pd.item() == pytest.approx(expected["pd_per_group_pair"][level], abs=1e-5)
     assert group_means(x, group, 7).shape == (7, 5)
     assert cohesion(x[:3], torch.arange(3)) is None
     assert discrimination(x[:1], 2.0) is None
@@ -429,8 +437,8 @@ def test_the_first_warm_up_step_moves_nothing_so_a_fit_shows_its_start(X):
     for name in fresh:
         if name.startswith("encoder"):
             assert np.array_equal(fitted.arrays[name], fresh[name].numpy())
-    spread = np.sqrt(2 / (10 + 16))
-    assert fresh["encoder.0.weight"].std().item() == pytest.approx(spread, rel=0.2)
+    std = np.sqrt(2 / (10 + 16))
+    assert fresh["encoder.0.weight"].std().item() == pytest.approx(std, rel=0.2)
     r = apply(torch.tensor(X), fresh, "encoder").numpy()
     for level, size in enumerate((8, 6)):
         book, codes = fitted.codebooks[level], np.empty(300, int)
@@ -514,45 +522,45 @@ def test_of_equally_good_epochs_the_later_is_kept():
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_the_same_seed_gives_the_same_weights_and_touches_no_global_state(X, make):
+def test_the_same_seed_gives_the_same_weights_and_touches_no_global_state(X, make, trained):
+    trained(make)  # before the global state is set
     torch.manual_seed(7)
     np.random.seed(7)
     states = torch.get_rng_state(), np.random.get_state()[1].copy()
     a = make().fit(X, seed=3).stages[-1].arrays
     assert torch.equal(torch.get_rng_state(), states[0])
     assert np.array_equal(np.random.get_state()[1], states[1])
-    torch.manual_seed(8)
-    assert same_arrays(a, make().fit(X, seed=3).stages[-1].arrays)
+    assert same_arrays(a, trained(make).stages[-1].arrays)  # in another global state
     assert not same_arrays(a, make().fit(X, seed=4).stages[-1].arrays)
 
 
 @pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("stop_after", [1, 3])
-def test_a_run_that_was_stopped_ends_with_the_same_bits(X, make, stop_after, tmp_path):
+def test_a_run_that_was_stopped_ends_with_the_same_bits(X, make, tmp_path):
     stage, rows = make(epochs=5, evaluate_every=2).stages[-1], LocalRows(ArraySource(X))
-    whole = stage.fit(rows, FitContext(seed=1))
-    checkpoint = Checkpoint(tmp_path, "mine", every=0)
-    with pytest.raises(KeyboardInterrupt):
-        stage.fit(rows, Resumable(seed=1, progress=Listener(stop_after), checkpoint=checkpoint))
-    again = Listener()
-    resumed = stage.fit(rows, Resumable(seed=1, progress=again, checkpoint=Checkpoint(tmp_path, "mine", every=0)))
-    assert again.notes[0] == f"resumed after epoch {stop_after}"
-    assert same_arrays(whole.arrays, resumed.arrays)
-    finished = Listener()
-    assert same_arrays(
-        whole.arrays, stage.fit(rows, Resumable(seed=1, progress=finished, checkpoint=checkpoint)).arrays
-    )
-    assert finished.notes == ["resumed after epoch 5"]
+    expected = stage.fit(rows, FitContext(seed=1))
+    for stop_after in (1, 3):
+        folder = tmp_path / str(stop_after)
+        checkpoint = Checkpoint(folder, "mine", every=0)
+        with pytest.raises(KeyboardInterrupt):
+            stage.fit(rows, Resumable(seed=1, progress=Listener(stop_after), checkpoint=checkpoint))
+        again = Listener()
+        resumed = stage.fit(rows, Resumable(seed=1, progress=again, checkpoint=Checkpoint(folder, "mine", every=0)))
+        assert again.notes[0] == f"resumed after epoch {stop_after}"
+        assert same_arrays(expected.arrays, resumed.arrays)
+        finished = Listener()
+        once_more = stage.fit(rows, Resumable(seed=1, progress=finished, checkpoint=checkpoint))
+        assert same_arrays(expected.arrays, once_more.arrays)
+        assert finished.notes == ["resumed after epoch 5"]
 
 
 def test_the_random_state_is_resumed_too(rng, tmp_path):
     """Codewords die in every epoch and are moved to rows drawn at random."""
     rows = LocalRows(ArraySource(two_heaps(rng)))
     stage = small_rq((40, 4), epochs=5, keep="last", sinkhorn=0.0, learning_rate=0.02, reset_dead=True).stages[0]
-    whole = stage.fit(rows, FitContext())
+    expected = stage.fit(rows, FitContext())
     with pytest.raises(KeyboardInterrupt):
         stage.fit(rows, Resumable(seed=0, progress=Listener(2), checkpoint=Checkpoint(tmp_path, "mine", every=0)))
-    assert same_arrays(whole.arrays, stage.fit(rows, Resumable(checkpoint=Checkpoint(tmp_path, "mine"))).arrays)
+    assert same_arrays(expected.arrays, stage.fit(rows, Resumable(checkpoint=Checkpoint(tmp_path, "mine"))).arrays)
 
 
 def test_every_epoch_has_an_order_of_its_own(X, monkeypatch):
@@ -574,29 +582,29 @@ def test_a_checkpoint_of_another_shape_is_refused(X, tmp_path):
 
 
 def test_progress_tells_losses_usage_and_collisions_and_adds_up(X):
-    told = Listener()
-    small_rq(epochs=4, evaluate_every=3).fit(X, progress=told)
-    assert told.done == told.planned
-    assert [note.split(",")[0] for note in told.notes] == [f"epoch {i}" for i in (1, 2, 3, 4)]
-    assert all(word in told.notes[0] for word in ("loss ", "recon ", "quant ", "codes used "))
-    assert ["collisions" in note for note in told.notes] == [False, False, True, True]
+    listener = Listener()
+    small_rq(epochs=4, evaluate_every=3).fit(X, progress=listener)
+    assert listener.done == listener.planned
+    assert [note.split(",")[0] for note in listener.notes] == [f"epoch {i}" for i in (1, 2, 3, 4)]
+    assert all(word in listener.notes[0] for word in ("loss ", "recon ", "quant ", "codes used "))
+    assert ["collisions" in note for note in listener.notes] == [False, False, True, True]
 
 
 def test_the_epoch_with_fewest_collisions_is_kept(X):
-    told = Listener()
-    fitted = small_rq(epochs=12, learning_rate=0.03).fit(X, progress=told)
-    rates = [float(note.rpartition("collisions ")[2].rstrip("%")) for note in told.notes if "collisions" in note]
-    kept = 100 * sidkit.quality(fitted.fit_codes, fitted.sizes)["surplus_per_item"]
-    assert kept == pytest.approx(min(rates), abs=0.34)  # one row of 300: torch and numpy may part at a tie
+    listener = Listener()
+    fitted = small_rq(epochs=12, learning_rate=0.03).fit(X, progress=listener)
+    rates = [float(note.rpartition("collisions ")[2].rstrip("%")) for note in listener.notes if "collisions" in note]
+    rate = 100 * sidkit.quality(fitted.fit_codes, fitted.sizes)["surplus_per_item"]
+    assert rate == pytest.approx(min(rates), abs=0.34)  # one row of 300: torch and numpy may part at a tie
     assert min(rates) < max(rates)
     last = small_rq(epochs=12, learning_rate=0.03, keep="last").fit(X)
     assert 100 * sidkit.quality(last.fit_codes, last.sizes)["surplus_per_item"] == pytest.approx(rates[-1], abs=0.34)
 
 
 def test_training_lowers_the_reconstruction_error(X):
-    told = Listener()
-    fitted = small_rq(epochs=30, learning_rate=5e-3, keep="last").fit(X, progress=told)
-    recon = [float(note.partition("recon ")[2].partition(",")[0]) for note in told.notes]
+    listener = Listener()
+    fitted = small_rq(epochs=30, learning_rate=5e-3, keep="last").fit(X, progress=listener)
+    recon = [float(note.partition("recon ")[2].partition(",")[0]) for note in listener.notes]
     assert recon[-1] < 0.5 * recon[0]
     stage = fitted.stages[0]
     left = stage.carry(X, fitted.fit_codes)
@@ -688,9 +696,9 @@ def test_without_torch_training_names_the_extra(X, monkeypatch):
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_encoding_gives_the_tokens_of_the_fit_in_any_batch(X, make, dtype):
+def test_encoding_gives_the_tokens_of_the_fit_in_any_batch(X, make, dtype, trained):
+    fitted = trained(make) if dtype == np.float32 else make().fit(X.astype(dtype), seed=3)
     X = X.astype(dtype)
-    fitted = make().fit(X, seed=3)
     assert np.array_equal(fitted.encode(X), fitted.fit_codes)
     order = np.random.default_rng(0).permutation(len(X))
     assert np.array_equal(fitted.encode(X[order]), fitted.fit_codes[order])
@@ -699,17 +707,17 @@ def test_encoding_gives_the_tokens_of_the_fit_in_any_batch(X, make, dtype):
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_chunk_size_changes_nothing(X, make):
-    whole = make().fit(X, seed=1)
+def test_chunk_size_changes_nothing(X, make, trained):
+    expected = trained(make)
     for chunk in (7, 128):
-        parts = make().fit(LocalRows(ArraySource(X), chunk=chunk), seed=1)
-        assert same_arrays(parts.stages[-1].arrays, whole.stages[-1].arrays)
-        assert np.array_equal(parts.fit_codes, whole.fit_codes)
+        chunked = make().fit(LocalRows(ArraySource(X), chunk=chunk), seed=3)
+        assert same_arrays(chunked.stages[-1].arrays, expected.stages[-1].arrays)
+        assert np.array_equal(chunked.fit_codes, expected.fit_codes)
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_saved_tokenizer_encodes_without_torch(X, make, tmp_path):
-    fitted = make().fit(X, seed=5)
+def test_a_saved_tokenizer_encodes_without_torch(X, make, trained, tmp_path):
+    fitted = trained(make)
     fitted.save(tmp_path / "tok")
     back = sidkit.load(tmp_path / "tok")
     assert back.spec == fitted.spec
@@ -726,8 +734,8 @@ def test_a_saved_tokenizer_encodes_without_torch(X, make, tmp_path):
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_weights_of_a_wrong_shape_are_refused(X, make):
-    stage = make().fit(X).stages[-1]
+def test_weights_of_a_wrong_shape_are_refused(X, make, trained):
+    stage = trained(make).stages[-1]
     for name, array in stage.arrays.items():
         arrays = dict(stage.arrays) | {name: array[:-1]}
         with pytest.raises(StoreError, match=f"tensor '{name}' has shape"):
@@ -748,17 +756,17 @@ def test_another_level_can_follow(X):
         assert np.array_equal(fitted.encode(X), fitted.fit_codes)
 
 
-def test_weights_of_others_become_a_tokenizer(X, tmp_path):
-    own = small_rq().fit(X, seed=2)
-    stage = own.stages[0]
+def test_weights_of_others_become_a_tokenizer(X, trained, tmp_path):
+    theirs = trained(small_rq)
+    stage = theirs.stages[0]
     given = Given.rq_vae(stage.encoder, stage.codebooks)
-    assert np.array_equal(given.encode(X), own.fit_codes)
+    assert np.array_equal(given.encode(X), theirs.fit_codes)
     given.save(tmp_path / "tok")
-    assert np.array_equal(sidkit.load(tmp_path / "tok").encode(X), own.fit_codes)
+    assert np.array_equal(sidkit.load(tmp_path / "tok").encode(X), theirs.fit_codes)
     with pytest.raises(SpecError, match="without a decoder"):
-        given.stages[0].carry(X, own.fit_codes)
-    whole = Given.rq_vae(stage.encoder, stage.codebooks, stage.decoder)
-    assert np.array_equal(whole.stages[0].carry(X, own.fit_codes), stage.carry(X, own.fit_codes))
+        given.stages[0].carry(X, theirs.fit_codes)
+    decoded = Given.rq_vae(stage.encoder, stage.codebooks, stage.decoder)
+    assert np.array_equal(decoded.stages[0].carry(X, theirs.fit_codes), stage.carry(X, theirs.fit_codes))
     scaled = Given.rq_vae(stage.encoder, stage.codebooks, normalize=True)
     assert np.array_equal(scaled.encode(X * 7), scaled.encode(X))
     plain = Given.rq_vae([(np.eye(2), None)], [[[0.0, 0.0], [4.0, 0.0]], [[0.0, 0.0], [-1.0, 0.0]]])

@@ -40,12 +40,12 @@ class WithRay(TyperCommand):
     """A command whose --ray may come without an address."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = []
+        full = []
         for word, after in zip(args, [*args[1:], ""], strict=False):
-            words.append(word)
+            full.append(word)
             if word == "--ray" and not ADDRESS.fullmatch(after):
-                words.append(HERE)
-        return super().parse_args(ctx, words)
+                full.append(HERE)
+        return super().parse_args(ctx, full)
 
 
 def require_ray(ray: str | None, workers: int | None, cpus: int) -> None:
@@ -99,8 +99,8 @@ def list_left_out(rows: "RayRows", output: Path) -> None:
 def print_encoded(done: "Encoded", output: "Location", ran: dict[str, Any], as_json: bool) -> None:
     """What was written, and by how many workers."""
     if as_json:
-        result = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
-        print(json.dumps(result | {"ran": ran}))
+        told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
+        print(json.dumps(told | {"ran": ran}))
         return
     from ..rows.run_report import describe_run
     from .printing import command_line

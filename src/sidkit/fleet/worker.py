@@ -61,7 +61,7 @@ class Worker:
         return self.counter.rows
 
     def work(self, task: Task, shared: Any) -> tuple[Any, None]:
-        """The result of a task, and None, which is small: whether the task ended is asked of that.
+        """The result of a task, and None: a second value, small, by which the driver sees that the task has ended.
 
         shared: what the tasks on all shards are given, where a task has no payload.
         """
