@@ -58,9 +58,9 @@ def test_the_readme_shell_blocks_run_in_order(shop):
 @pytest.mark.parametrize("document", ["README.md", "docs/tokenizers.md", "docs/embedding.md", "docs/recommending.md"])
 def test_the_python_blocks_of_the_documents_run(document, shop, monkeypatch):
     monkeypatch.chdir(shop)
-    found = blocks((ROOT / document).read_text(), "python")
-    assert found
-    for block in found:
+    python = blocks((ROOT / document).read_text(), "python")
+    assert python
+    for block in python:
         exec(compile(block, document, "exec"), {})  # noqa: S102
 
 
@@ -97,10 +97,10 @@ def test_examples_stand_in_the_help_in_one_piece(monkeypatch):
     groups = {None: app} | {group.typer_instance.info.name: group.typer_instance for group in app.registered_groups}
     for group, commands in groups.items():
         for command in commands.registered_commands:
-            asked = [*filter(None, (group, command.callback.__name__)), "--help"]
-            told = CliRunner().invoke(app, asked).output.splitlines()
+            words = [*filter(None, (group, command.callback.__name__)), "--help"]
+            shown = CliRunner().invoke(app, words).output.splitlines()
             for example in examples(command):
-                assert f"  {example}" in told, asked
+                assert f"  {example}" in shown, words
 
 
 def test_the_reference_of_the_command_line_is_what_the_commands_say():

@@ -45,7 +45,7 @@ def in_parts(shop, target, names, template="letters"):
 
 @pytest.fixture(params=["file", "folder", "nested", "glob", "s3 file", "s3 folder", "s3 glob"])
 def sids(request, shop, tmp_path):
-    """The same SIDs in a place of each kind."""
+    """The same SIDs at a path or address of each kind."""
     if request.param.startswith("s3"):
         bucket = request.getfixturevalue("bucket")
         in_parts(shop, locate(bucket.format("sids")), ["part-0.parquet", "part-1.parquet"])
@@ -151,14 +151,14 @@ def work(shop, tmp_path):
 
 def test_what_fit_embed_blend_and_encode_print_next_runs_as_printed(work):
     small = ("--sizes", "16-8-4")
-    told = sidkit("fit", "items.parquet", "-o", "a tokenizer", "--column", "vector", *small, cwd=work)
-    assert "SIDs with one item" in follow(follow(told, work), work)  # encode, then report
-    told = sidkit("embed", "items.parquet", "-o", "e.parquet", "--model", "tfidf", "--dimensions", "6", cwd=work)
-    assert "wrote tok" in follow(told, work)
-    told = sidkit("blend", "items.parquet", "--sequences", "sequences.parquet", "-o", "b.parquet", cwd=work)
-    assert "wrote 300 semantic IDs" in follow(told, work)  # fit, then encode --spread
-    told = sidkit("blend", "items.parquet", "--like", "b.parquet", "-o", "more.parquet", cwd=work)
-    assert "wrote 300 semantic IDs to more-sids.parquet" in follow(told, work)
+    output = sidkit("fit", "items.parquet", "-o", "a tokenizer", "--column", "vector", *small, cwd=work)
+    assert "SIDs with one item" in follow(follow(output, work), work)  # encode, then report
+    output = sidkit("embed", "items.parquet", "-o", "e.parquet", "--model", "tfidf", "--dimensions", "6", cwd=work)
+    assert "wrote tok" in follow(output, work)
+    output = sidkit("blend", "items.parquet", "--sequences", "sequences.parquet", "-o", "b.parquet", cwd=work)
+    assert "wrote 300 semantic IDs" in follow(output, work)  # fit, then encode --spread
+    output = sidkit("blend", "items.parquet", "--like", "b.parquet", "-o", "more.parquet", cwd=work)
+    assert "wrote 300 semantic IDs to more-sids.parquet" in follow(output, work)
 
 
 def test_what_is_printed_next_leaves_out_bad_rows_where_the_command_did(work, shop):
@@ -167,24 +167,24 @@ def test_what_is_printed_next_leaves_out_bad_rows_where_the_command_did(work, sh
     rows[5] = np.nan
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 8)
     pq.write_table(table.drop(["vector"]).append_column("vector", vectors), work / "bad.parquet")
-    told = sidkit("fit", "bad.parquet", "-o", "tok", "--sizes", "16-8", "--bad-rows", "drop", cwd=work)
-    assert "wrote 299 semantic IDs" in follow(told, work)
+    output = sidkit("fit", "bad.parquet", "-o", "tok", "--sizes", "16-8", "--bad-rows", "drop", cwd=work)
+    assert "wrote 299 semantic IDs" in follow(output, work)
     titles = [f"thing {i % 7}" for i in range(300)]
     titles[3] = None
     pq.write_table(pa.table({"item_id": list(range(300)), "title": titles}), work / "texts.parquet")
-    told = sidkit("embed", "texts.parquet", "-o", "e.parquet", "--model", "tfidf", cwd=work)
-    assert "--bad-rows drop" in printed(told)[0]
+    output = sidkit("embed", "texts.parquet", "-o", "e.parquet", "--model", "tfidf", cwd=work)
+    assert "--bad-rows drop" in printed(output)[0]
 
 
 def test_what_is_printed_next_runs_for_an_address(work, bucket):
     with replacing(locate(bucket.format("items/a.parquet"))) as temporary:
         temporary.write_bytes((work / "items.parquet").read_bytes())
     items = bucket.format("items")
-    told = sidkit("fit", items, "-o", "tok", "--sizes", "16-8", cwd=work)
-    assert "wrote 300 semantic IDs" in follow(told, work)
-    told = sidkit("encode", "tok", items, "-o", bucket.format("sids.parquet"), cwd=work)
-    assert "wrote 300 semantic IDs to s3://shop/sids.parquet; next:" in told
-    assert "SIDs with one item" in follow(told, work)
+    output = sidkit("fit", items, "-o", "tok", "--sizes", "16-8", cwd=work)
+    assert "wrote 300 semantic IDs" in follow(output, work)
+    output = sidkit("encode", "tok", items, "-o", bucket.format("sids.parquet"), cwd=work)
+    assert "wrote 300 semantic IDs to s3://shop/sids.parquet; next:" in output
+    assert "SIDs with one item" in follow(output, work)
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -210,8 +210,8 @@ def test_a_password_is_not_printed():
 
 
 def test_every_command_that_the_demo_prints_runs(demo):
-    told, folder = demo
-    commands = re.findall(r"^  (sidkit .*)$", told.split("Next\n")[1], re.M)
+    output, folder = demo
+    commands = re.findall(r"^  (sidkit .*)$", output.split("Next\n")[1], re.M)
     assert len(commands) == 10
     shorter = {"explore": "--check", "train": "--epochs 1 --beams 4", "compare": "--seeds x1 --map pca --sizes 32-16"}
     for command in commands:

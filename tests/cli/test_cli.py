@@ -73,9 +73,9 @@ def test_fit_encode_report_on_every_format_give_the_same_tokens(files, tmp_path)
 
 
 def test_fit_prints_quality_and_the_next_command(files, tmp_path):
-    told = sidkit("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8")
-    assert "SIDs with one item / distinct SIDs" in told
-    assert "next: sidkit encode" in told
+    output = sidkit("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8")
+    assert "SIDs with one item / distinct SIDs" in output
+    assert "next: sidkit encode" in output
     figures = json.loads(sidkit("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8", "--json"))
     assert figures["sizes"] == [16, 8]
     assert figures["quality"]["items"] == 400
@@ -96,8 +96,8 @@ def test_fit_does_not_read_back_what_it_wrote(files, tmp_path, monkeypatch):
 def test_help_lists_every_command_with_a_line_on_it():
     from sidkit.cli.commands import COMMANDS, GROUPS
 
-    told = sidkit("--help").split("Commands:\n")[1].splitlines()
-    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in told}
+    output = sidkit("--help").split("Commands:\n")[1].splitlines()
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in output}
     assert lines == {one.call.__name__: one.summary for one in COMMANDS} | {
         name: group.summary for name, group in GROUPS.items()
     }
@@ -115,9 +115,9 @@ def test_a_command_lives_in_the_file_named_after_it():
 
 
 def test_report_prints_a_line_per_level(made):
-    told = sidkit("report", made / "sids.parquet")
-    assert "prefix utilisation" in told
-    assert [line.split()[:2] for line in told.splitlines()[-3:]] == [["1", "16"], ["2", "8"], ["3", "4"]]
+    output = sidkit("report", made / "sids.parquet")
+    assert "prefix utilisation" in output
+    assert [line.split()[:2] for line in output.splitlines()[-3:]] == [["1", "16"], ["2", "8"], ["3", "4"]]
 
 
 def test_encode_prints_to_a_stream_and_reads_from_one(made):
@@ -131,12 +131,12 @@ def test_encode_prints_to_a_stream_and_reads_from_one(made):
 
 
 def test_encode_parts_items_that_share_a_sid(made, tmp_path):
-    told = sidkit("encode", made / "tok", made / "items.parquet", "-o", tmp_path / "parted.parquet", "--spread")
+    output = sidkit("encode", made / "tok", made / "items.parquet", "-o", tmp_path / "parted.parquet", "--spread")
     parted, table = (
         SidTable.from_parquet(path / name) for path, name in ((tmp_path, "parted.parquet"), (made, "sids.parquet"))
     )
     room = np.unique(table.codes[:, :-1], axis=0, return_counts=True)[1]
-    assert "wrote 400 semantic IDs" in told
+    assert "wrote 400 semantic IDs" in output
     assert np.array_equal(parted.codes[:, :-1], table.codes[:, :-1])
     assert len(np.unique(parted.codes, axis=0)) == np.minimum(room, 4).sum() > len(np.unique(table.codes, axis=0))
     refused = sidkit(
@@ -146,9 +146,9 @@ def test_encode_parts_items_that_share_a_sid(made, tmp_path):
 
 
 def test_encode_tells_machines_what_it_wrote(made, tmp_path):
-    told = json.loads(sidkit("encode", made / "tok", made / "items.npy", "-o", tmp_path / "s.parquet", "--json"))
-    assert told["output"] == str(tmp_path / "s.parquet")
-    assert (told["items"], told["sizes"], told["ran"]["device"]) == (400, [16, 8, 4], "cpu")
+    output = json.loads(sidkit("encode", made / "tok", made / "items.npy", "-o", tmp_path / "s.parquet", "--json"))
+    assert output["output"] == str(tmp_path / "s.parquet")
+    assert (output["items"], output["sizes"], output["ran"]["device"]) == (400, [16, 8, 4], "cpu")
     refused = sidkit("encode", made / "tok", made / "items.npy", "-o", "-", "--json", check=1)
     assert "-o - prints the semantic IDs themselves" in refused
 
@@ -175,15 +175,15 @@ def obeyed(text):
 def test_titles_and_ids_cannot_command_the_terminal(nasty):
     named = ("--items", nasty / "items.parquet")
     files = (nasty / "a.parquet", nasty / "b.parquet")
-    told = sidkit("lookup", files[0], "<a_0>", *named)
-    assert told.count(TAMED[:15]) == 2  # id and title
-    assert not obeyed(told)
+    output = sidkit("lookup", files[0], "<a_0>", *named)
+    assert output.count(TAMED[:15]) == 2  # id and title
+    assert not obeyed(output)
     assert obeyed(NASTY) > {"\x1b", "\r", "\x9b"}
-    told = sidkit("case", "collisions", *files, *named)
-    assert TAMED in told
-    assert not obeyed(told)
-    found = json.loads(sidkit("case", "collisions", *files, *named, "--json"))
-    assert found["branches"][0]["ids"] == found["branches"][0]["texts"] == [NASTY]
+    output = sidkit("case", "collisions", *files, *named)
+    assert TAMED in output
+    assert not obeyed(output)
+    result = json.loads(sidkit("case", "collisions", *files, *named, "--json"))
+    assert result["branches"][0]["ids"] == result["branches"][0]["texts"] == [NASTY]
     assert json.loads(sidkit("lookup", files[0], "<a_0>", *named, "--json"))["items"][0]["text"] == NASTY
     SidTable(["other"], np.array([[0, 0]]), (2, 2)).to_parquet(nasty / "c.parquet")
     error = sidkit("case", "collisions", nasty / "a.parquet", nasty / "c.parquet", check=1)
@@ -208,9 +208,9 @@ def test_encode_gives_ids_as_they_are_to_a_pipe_and_tamed_to_a_terminal(made):
 
 def test_lookup_finds_items_sids_and_prefixes(made):
     table = SidTable.from_parquet(made / "sids.parquet")
-    found = json.loads(sidkit("lookup", made / "sids.parquet", "item-7", "--items", made / "items.parquet", "--json"))
-    assert found["prefix"] == table.codes[7].tolist()
-    assert {"item_id": "item-7", "codes": table.codes[7].tolist(), "text": "thing number 7"} in found["items"]
+    result = json.loads(sidkit("lookup", made / "sids.parquet", "item-7", "--items", made / "items.parquet", "--json"))
+    assert result["prefix"] == table.codes[7].tolist()
+    assert {"item_id": "item-7", "codes": table.codes[7].tolist(), "text": "thing number 7"} in result["items"]
     first = int(table.codes[7, 0])
     under = json.loads(sidkit("lookup", made / "sids.parquet", f"<a_{first}>", "--json", "--limit", "0"))
     assert under["count"] == len(under["items"]) == int((table.codes[:, 0] == first).sum())
@@ -221,17 +221,17 @@ def test_lookup_finds_items_sids_and_prefixes(made):
 def test_lookup_reads_sids_in_the_form_of_the_file_and_in_every_other(made, tmp_path, template):
     path, table = tmp_path / "s.parquet", SidTable.from_parquet(made / "sids.parquet")
     sidkit("encode", made / "tok", made / "items.parquet", "-o", path, "--template", template)
-    own = table.strings(template)[7].as_py()
-    told = sidkit("lookup", path, "item-7")
-    assert told.startswith(f"{own}: ")
-    assert own in next(line for line in told.splitlines() if "item-7 " in line)
+    written = table.strings(template)[7].as_py()
+    output = sidkit("lookup", path, "item-7")
+    assert output.startswith(f"{written}: ")
+    assert written in next(line for line in output.splitlines() if "item-7 " in line)
     a, b, _ = codes = table.codes[7].tolist()
-    for text in (own, table.strings()[7].as_py(), "-".join(map(str, codes)), ",".join(map(str, codes)), str(codes)):
-        assert sidkit("lookup", path, text) == told
+    for text in (written, table.strings()[7].as_py(), "-".join(map(str, codes)), ",".join(map(str, codes)), str(codes)):
+        assert sidkit("lookup", path, text) == output
     under = json.loads(sidkit("lookup", path, f"{a}-{b}", "--json"))
     assert under["prefix"] == [a, b]
     prefix = template_named(template).write_prefix((a, b))
-    assert own.startswith(prefix)
+    assert written.startswith(prefix)
     assert sidkit("lookup", path, prefix).startswith(f"{prefix}: {under['count']} item")
 
 
@@ -243,32 +243,32 @@ def test_a_case_follows_a_sid_in_the_form_of_its_file(nasty):
 
 
 def test_lookup_says_what_is_not_there(made, tmp_path):
-    def asked(*words, cwd=None):
+    def error_of(*words, cwd=None):
         return sidkit("lookup", *words, check=1, cwd=cwd)
 
     table = SidTable.from_parquet(made / "sids.parquet")
     sid, (first, second, _) = table.strings()[0].as_py(), table.codes[0].tolist()
     for nothing in ("nope", "", "<|sid_begin|>", "9" * 5000):
-        told = asked("sids.parquet", nothing, cwd=made)
-        assert told.startswith(f"error: no item '{nothing}' in sids.parquet, and no semantic ID either")
-        assert told.endswith(f"write one as '{sid}', or its first tokens as '<a_{first}>'\n")
-    told = asked("sids.parquet", f"{first}-{second}-99", cwd=made)
-    assert told == (
+        output = error_of("sids.parquet", nothing, cwd=made)
+        assert output.startswith(f"error: no item '{nothing}' in sids.parquet, and no semantic ID either")
+        assert output.endswith(f"write one as '{sid}', or its first tokens as '<a_{first}>'\n")
+    output = error_of("sids.parquet", f"{first}-{second}-99", cwd=made)
+    assert output == (
         f"error: '{first}-{second}-99' is neither an item nor an occupied prefix of sids.parquet; "
         f"there are items under '<a_{first}><b_{second}>'\n"
     )
-    assert f"of sids.parquet; one that is: '{sid}'" in asked("sids.parquet", "<a_99>", cwd=made)
-    assert "--limit must be at least 0" in asked(made / "sids.parquet", "item-7", "--limit", "-1")
+    assert f"of sids.parquet; one that is: '{sid}'" in error_of("sids.parquet", "<a_99>", cwd=made)
+    assert "--limit must be at least 0" in error_of(made / "sids.parquet", "item-7", "--limit", "-1")
     SidTable([10, 11], [[3, 1], [3, 2]], (4, 4), "plain").to_parquet(tmp_path / "numbers.parquet")
-    assert "its first tokens as '<a_3>'" in asked(tmp_path / "numbers.parquet", "nope")  # 3 could be an item
-    assert "there are items under '<a_3>'" in asked(tmp_path / "numbers.parquet", "3-0")
+    assert "its first tokens as '<a_3>'" in error_of(tmp_path / "numbers.parquet", "nope")  # 3 could be an item
+    assert "there are items under '<a_3>'" in error_of(tmp_path / "numbers.parquet", "3-0")
     SidTable(np.arange(10, 20), np.zeros((10, 2), int), (4, 4)).to_parquet(tmp_path / "numbers.parquet")
-    told = asked(tmp_path / "numbers.parquet", "3")  # and not the prefix <a_3>
-    assert "no item '3' in" in told
-    assert "if you mean the first token, write it as '<a_3>'" in told
+    output = error_of(tmp_path / "numbers.parquet", "3")  # and not the prefix <a_3>
+    assert "no item '3' in" in output
+    assert "if you mean the first token, write it as '<a_3>'" in output
     SidTable([], np.zeros((0, 2), int), (4, 4)).to_parquet(tmp_path / "none.parquet")
-    assert "it holds no items" in asked(tmp_path / "none.parquet", "3")
-    assert "its columns are item_id, title, embedding" in asked(made / "items.parquet", "item-7")
+    assert "it holds no items" in error_of(tmp_path / "none.parquet", "3")
+    assert "its columns are item_id, title, embedding" in error_of(made / "items.parquet", "item-7")
 
 
 def test_vectors_that_cannot_be_used_are_named_by_those_who_look_at_neighbours(made, tmp_path):
@@ -278,8 +278,8 @@ def test_vectors_that_cannot_be_used_are_named_by_those_who_look_at_neighbours(m
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 16)
     pq.write_table(pa.table({"item_id": table.column("item_id"), "embedding": vectors}), tmp_path / "bad.parquet")
     for command in (("judge",), ("report",), ("explore", "--check")):
-        told = sidkit(*command, made / "sids.parquet", "--embeddings", tmp_path / "bad.parquet", check=1)
-        assert told.startswith("error: 2 of 400 rows cannot be used"), command
+        output = sidkit(*command, made / "sids.parquet", "--embeddings", tmp_path / "bad.parquet", check=1)
+        assert output.startswith("error: 2 of 400 rows cannot be used"), command
 
 
 def test_an_output_is_never_an_input(made, tmp_path):
@@ -305,8 +305,8 @@ def test_commands_without_arguments_say_what_is_missing():
 def test_options_that_say_nothing_are_refused(made):
     assert "is fitted already" in sidkit("show", made / "tok", "--sizes", "3-3", check=1)
     assert "--map must be one of auto, tsne, pca" in sidkit("report", made / "sids.parquet", "--map", "foo", check=1)
-    told = sidkit("compare", made / "items.parquet", "--seeds", "x0", "-o", made / "c.html", check=1)
-    assert "cannot read seeds 'x0'" in told
+    output = sidkit("compare", made / "items.parquet", "--seeds", "x0", "-o", made / "c.html", check=1)
+    assert "cannot read seeds 'x0'" in output
 
 
 def test_a_spec_that_is_shown_can_be_fitted(files, tmp_path):
@@ -323,8 +323,8 @@ def test_a_spec_that_is_shown_can_be_fitted(files, tmp_path):
 def test_show_lists_every_recipe():
     from sidkit.tokenizer.recipes import RECIPES
 
-    told = sidkit("show")
-    assert [line.split()[0] for line in told.splitlines()] == list(RECIPES)
+    output = sidkit("show")
+    assert [line.split()[0] for line in output.splitlines()] == list(RECIPES)
 
 
 def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
@@ -332,20 +332,20 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
     X[[3, 5]] = np.nan
     X[9] = 0
     np.save(tmp_path / "bad.npy", X)
-    told = sidkit("fit", tmp_path / "bad.npy", "-o", tmp_path / "tok", "--sizes", "8", check=1)
-    assert told.startswith("error: 3 of 400 rows cannot be used: ")
-    assert "holds NaN" in told
-    assert "is all zeros" in told
-    assert "--bad-rows drop" in told
+    output = sidkit("fit", tmp_path / "bad.npy", "-o", tmp_path / "tok", "--sizes", "8", check=1)
+    assert output.startswith("error: 3 of 400 rows cannot be used: ")
+    assert "holds NaN" in output
+    assert "is all zeros" in output
+    assert "--bad-rows drop" in output
     assert not (tmp_path / "tok").exists()
     sidkit("fit", tmp_path / "bad.npy", "-o", tmp_path / "tok", "--sizes", "8", "--bad-rows", "drop")
     listed = (tmp_path / "tok.bad-rows.tsv").read_text().splitlines()
     assert listed[0] == "row\tid\treason"
     assert [line.split("\t")[0] for line in listed[1:]] == ["3", "5", "9"]
     sidkit("encode", tmp_path / "tok", tmp_path / "bad.npy", "-o", tmp_path / "s.parquet", "--bad-rows", "drop")
-    kept = SidTable.from_parquet(tmp_path / "s.parquet")
-    assert kept.ids.to_pylist()[:5] == [0, 1, 2, 4, 6]
-    assert len(kept) == 397
+    table = SidTable.from_parquet(tmp_path / "s.parquet")
+    assert table.ids.to_pylist()[:5] == [0, 1, 2, 4, 6]
+    assert len(table) == 397
 
 
 @pytest.mark.parametrize(
@@ -405,10 +405,10 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
     ],
 )
 def test_errors_are_one_clear_line(made, arguments, message):
-    told = sidkit(*arguments, check=1, cwd=made)
-    assert told.startswith("error: ")
-    assert message in told
-    assert told.count("\n") == 1
+    output = sidkit(*arguments, check=1, cwd=made)
+    assert output.startswith("error: ")
+    assert message in output
+    assert output.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -423,10 +423,10 @@ def test_errors_are_one_clear_line(made, arguments, message):
     ],
 )
 def test_usage_errors_are_one_clear_line_and_exit_with_2(arguments, message):
-    told = sidkit(*arguments, check=2)
-    assert told.startswith("error: ")
-    assert message in told
-    assert told.count("\n") == 1
+    output = sidkit(*arguments, check=2)
+    assert output.startswith("error: ")
+    assert message in output
+    assert output.count("\n") == 1
 
 
 def test_without_a_command_the_commands_are_listed():
@@ -454,11 +454,11 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
     try:
         time.sleep(4)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130
-    assert told.strip() == "stopped; no file is half-written (fit, encode, embed and train resume with --resume)"
+    assert output.strip() == "stopped; no file is half-written (fit, encode, embed and train resume with --resume)"
     assert not (out / "tok").exists()
     assert all(entry.name == "tok.unfinished" for entry in out.iterdir())
 
@@ -468,6 +468,6 @@ def test_every_help_starts_with_an_example():
 
     for command in app.registered_commands:
         name = command.callback.__name__
-        told = sidkit(name, "--help")
-        example = told.split("Usage:")[1].split("\n\n")[1] if "Usage:" in told else told
-        assert f"sidkit {name}" in example, told
+        output = sidkit(name, "--help")
+        example = output.split("Usage:")[1].split("\n\n")[1] if "Usage:" in output else output
+        assert f"sidkit {name}" in example, output

@@ -1,4 +1,4 @@
-"""Embeddings in files: what is read, in which order, and what is said when it cannot be."""
+"""Embeddings in files: what is read, in which order, and the errors for what cannot be read."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def bfloat16(x):
     return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
-def whole(source):
+def all_rows(source):
     return np.concatenate(list(source.chunks(1000)))
 
 
@@ -130,23 +130,23 @@ def test_take_keeps_the_order_asked_for_and_repeats(tmp_path, form):
 @pytest.mark.parametrize("form", FORMATS)
 def test_dropped_rows_are_gone_and_the_others_keep_ids_and_names(tmp_path, form):
     source = opened(tmp_path, form)
-    kept = [1, 2, 4, 5, 6, 8]
+    others = [1, 2, 4, 5, 6, 8]
     left = without(source, [0, 3, 7, 9])
     assert isinstance(left, Source)
     assert left.shape == (6, 4)
     assert left.paths == source.paths
-    assert left.ids.to_pylist() == [source.ids[i].as_py() for i in kept]
+    assert left.ids.to_pylist() == [source.ids[i].as_py() for i in others]
     assert left.ids.type == source.ids.type
-    assert [left.name(i) for i in range(6)] == [source.name(i) for i in kept]
+    assert [left.name(i) for i in range(6)] == [source.name(i) for i in others]
     np.testing.assert_array_equal(left.take(np.array([5, 0, 2, 2])), X[[8, 1, 4, 4]])
     for size in (1, 2, 5, 100):
         chunks = list(left.chunks(size))
         assert all(len(chunk) == size for chunk in chunks[:-1])
-        np.testing.assert_array_equal(np.concatenate(chunks), X[kept])
+        np.testing.assert_array_equal(np.concatenate(chunks), X[others])
         for start in range(7):
-            np.testing.assert_array_equal(np.concatenate([X[kept][:start], *left.chunks(size, start)]), X[kept])
+            np.testing.assert_array_equal(np.concatenate([X[others][:start], *left.chunks(size, start)]), X[others])
     again = without(left, [0, 5])
-    np.testing.assert_array_equal(whole(again), X[[2, 4, 5, 6]])
+    np.testing.assert_array_equal(all_rows(again), X[[2, 4, 5, 6]])
     assert again.name(0) == source.name(2)
 
 
@@ -155,7 +155,7 @@ def test_rows_dropped_from_a_plain_array_are_known_by_their_first_numbers():
     assert left.ids.to_pylist() == [0, 2, 3, 4, 5, 6, 8, 9]
     assert left.name(1) == "row 2"
     assert left.paths == ()
-    np.testing.assert_array_equal(whole(without(ArraySource(X), [])), X)
+    np.testing.assert_array_equal(all_rows(without(ArraySource(X), [])), X)
     assert list(without(ArraySource(X), range(10)).chunks(3)) == []
 
 
@@ -179,8 +179,8 @@ def test_rows_are_named_as_the_user_knows_them(tmp_path):
 def test_parquet_lists_of_any_make_and_float(tmp_path, make, kind):
     source = open_embeddings(parquet(tmp_path / "x.parquet", kind=kind, make=make))
     assert source.dtype == (np.float64 if kind == pa.float64() else np.float32)
-    np.testing.assert_array_equal(whole(source), X)
-    assert whole(source).dtype == source.dtype
+    np.testing.assert_array_equal(all_rows(source), X)
+    assert all_rows(source).dtype == source.dtype
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "int32", "int64"])
@@ -191,8 +191,8 @@ def test_integers_become_float32(tmp_path, kind):
     for name in ("x.parquet", "x.npy"):
         source = open_embeddings(tmp_path / name)
         assert source.dtype == np.float32
-        np.testing.assert_array_equal(whole(source), [[1, 2], [3, 100]])
-        assert whole(source).dtype == np.float32
+        np.testing.assert_array_equal(all_rows(source), [[1, 2], [3, 100]])
+        assert all_rows(source).dtype == np.float32
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -205,14 +205,14 @@ def test_npy_of_either_byte_order_and_layout(tmp_path, dtype, order):
         assert chunk.flags.c_contiguous
         assert chunk.dtype == source.dtype
         assert chunk.dtype.isnative
-    np.testing.assert_array_equal(whole(source), X)
+    np.testing.assert_array_equal(all_rows(source), X)
     np.testing.assert_array_equal(source.take(np.array([2, 1])), X[[2, 1]])
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_packed_npz_keeps_its_layout(tmp_path, order):
     np.savez_compressed(tmp_path / "x.npz", emb=np.array(X, order=order))
-    np.testing.assert_array_equal(whole(open_embeddings(tmp_path / "x.npz")), X)
+    np.testing.assert_array_equal(all_rows(open_embeddings(tmp_path / "x.npz")), X)
 
 
 def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
@@ -221,11 +221,11 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
     for name in ("x.safetensors", "x.npy"):
         source = open_embeddings(tmp_path / name)
         assert source.dtype == np.float32
-        np.testing.assert_array_equal(whole(source), X)
+        np.testing.assert_array_equal(all_rows(source), X)
         np.testing.assert_array_equal(source.take(np.array([3, 0])), X[[3, 0]])
     one = np.array([[0x3F80, 0xC000]], np.uint16)  # 1.0, -2.0
     safetensors(tmp_path / "one.safetensors", emb=("BF16", one))
-    np.testing.assert_array_equal(whole(open_embeddings(tmp_path / "one.safetensors")), [[1.0, -2.0]])
+    np.testing.assert_array_equal(all_rows(open_embeddings(tmp_path / "one.safetensors")), [[1.0, -2.0]])
 
 
 @pytest.mark.parametrize("label,dtype", [("F16", "f2"), ("F32", "f4"), ("F64", "f8"), ("I8", "i1")])
@@ -242,7 +242,7 @@ def test_a_tensor_extension_column_is_a_list_column(tmp_path):
     kind = pa.fixed_shape_tensor(pa.float32(), [4])
     column = pa.ExtensionArray.from_storage(kind, vectors(X, make="fixed"))
     source = open_embeddings(table(tmp_path / "x.parquet", item_id=IDS, embedding=column))
-    np.testing.assert_array_equal(whole(source), X)
+    np.testing.assert_array_equal(all_rows(source), X)
 
 
 def test_arrays_are_mapped_not_loaded(tmp_path):
@@ -262,10 +262,10 @@ def test_arrays_are_mapped_not_loaded(tmp_path):
 def test_pt_holds_a_tensor_or_names_them(tmp_path):
     torch = pytest.importorskip("torch")
     x = torch.from_numpy(X)
-    for held in (x, x.to(torch.bfloat16), x.half(), {"emb": x, "bias": torch.zeros(4)}):
-        torch.save(held, tmp_path / "x.pt")
+    for value in (x, x.to(torch.bfloat16), x.half(), {"emb": x, "bias": torch.zeros(4)}):
+        torch.save(value, tmp_path / "x.pt")
         source = open_embeddings(tmp_path / "x.pt")
-        np.testing.assert_array_equal(whole(source), X)
+        np.testing.assert_array_equal(all_rows(source), X)
         assert source.ids.to_pylist() == list(range(10))
     torch.save({"embedding": x.double(), "item_id": IDS}, tmp_path / "x.pt")
     source = open_embeddings(tmp_path / "x.pt")
@@ -348,14 +348,14 @@ def test_usual_id_names_are_found(tmp_path, name):
 def test_usual_vector_names_and_any_only_list_of_floats_are_found(tmp_path, name):
     others = {"title": IDS, "codes": [[1, 2]] * 10}
     table(tmp_path / "x.parquet", id=IDS, **others, **{name: vectors(X)})
-    np.testing.assert_array_equal(whole(open_embeddings(tmp_path / "x.parquet")), X)
+    np.testing.assert_array_equal(all_rows(open_embeddings(tmp_path / "x.parquet")), X)
 
 
 def test_named_columns_win_over_usual_names(tmp_path):
     path = table(tmp_path / "x.parquet", id=range(10), sku=IDS, embedding=vectors(X), other=vectors(-X))
     source = open_embeddings(str(path), id_column="sku", column="other")
     assert source.ids.to_pylist() == IDS
-    np.testing.assert_array_equal(whole(source), -X)
+    np.testing.assert_array_equal(all_rows(source), -X)
 
 
 def test_npz_ids_of_numpy_strings_bytes_and_big_endian_numbers(tmp_path):
@@ -539,7 +539,7 @@ def test_a_folder_leaves_out_hidden_files_and_what_is_not_parquet(tmp_path):
         (tmp_path / "parts" / name).write_text("nothing")
     again = open_embeddings(tmp_path / "parts")
     assert [path.name for path in again.paths] == ["a.parquet", "b.parquet"] == [path.name for path in source.paths]
-    np.testing.assert_array_equal(whole(again), X)
+    np.testing.assert_array_equal(all_rows(again), X)
 
 
 def test_a_pattern_reads_what_it_matches_in_order(tmp_path):
@@ -547,11 +547,11 @@ def test_a_pattern_reads_what_it_matches_in_order(tmp_path):
     parquet(tmp_path / "parts" / "c.parquet", X, range(10))
     source = open_embeddings(f"{tmp_path}/**/[ab].parquet")
     assert source.ids.to_pylist() == IDS
-    np.testing.assert_array_equal(whole(source), X)
+    np.testing.assert_array_equal(all_rows(source), X)
     with refused(r"^no file matches .*/x\*\.parquet$"):
         open_embeddings(f"{tmp_path}/x*.parquet")
     np.save(tmp_path / "x.npy", X)
-    np.testing.assert_array_equal(whole(open_embeddings(f"{tmp_path}/*.npy")), X)
+    np.testing.assert_array_equal(all_rows(open_embeddings(f"{tmp_path}/*.npy")), X)
     np.save(tmp_path / "y.npy", X)
     with refused(r"cannot read .*x\.npy as embeddings; accepted are Parquet"):
         open_embeddings(f"{tmp_path}/*.npy")
@@ -564,7 +564,7 @@ def test_a_path_with_brackets_that_exists_is_not_a_pattern(tmp_path):
 
 def test_parquet_is_known_by_its_first_bytes_too(tmp_path):
     parquet(tmp_path / "x.parquet").rename(tmp_path / "part-0")
-    np.testing.assert_array_equal(whole(open_embeddings(tmp_path / "part-0")), X)
+    np.testing.assert_array_equal(all_rows(open_embeddings(tmp_path / "part-0")), X)
 
 
 @pytest.mark.parametrize(
@@ -598,7 +598,7 @@ def test_files_without_rows_matter_only_when_all_are_empty(tmp_path):
     source = open_embeddings(tmp_path / "parts")
     assert source.shape == (10, 4)
     assert source.name(4) == "item 'item-4' (row 0 of b.parquet)"
-    np.testing.assert_array_equal(whole(source), X)
+    np.testing.assert_array_equal(all_rows(source), X)
     np.testing.assert_array_equal(source.take(np.array([4, 3])), X[[4, 3]])
     for name in "ab":
         pq.write_table(pa.table({"item_id": pa.nulls(0)}), tmp_path / "parts" / f"{name}.parquet")
@@ -630,7 +630,7 @@ def test_truncated_files(tmp_path, form):
     path = opened(tmp_path, form).paths[-1]
     path.write_bytes(path.read_bytes()[:-9])
     with refused(rf"cannot read .*{path.name}: \S"):
-        whole(open_embeddings(path))
+        all_rows(open_embeddings(path))
 
 
 def test_an_npy_header_may_not_ask_for_more_than_the_file_holds(tmp_path):
@@ -666,7 +666,7 @@ def test_arrays_that_are_no_matrix_of_numbers(tmp_path, array, message):
 
 def test_a_header_that_python_2_wrote_is_read_in_silence(tmp_path):
     path = npy(tmp_path / "x.npy", "(10L, 4L)", data=X.tobytes())
-    np.testing.assert_array_equal(whole(open_embeddings(path)), X)
+    np.testing.assert_array_equal(all_rows(open_embeddings(path)), X)
 
 
 def test_a_packed_npz_with_a_wrong_checksum_is_refused(tmp_path):
@@ -680,7 +680,7 @@ def test_a_packed_npz_with_a_wrong_checksum_is_refused(tmp_path):
 
 def test_an_object_array_beside_the_matrix_is_left_alone(tmp_path):
     np.savez(tmp_path / "x.npz", emb=X, titles=np.array(IDS, object))
-    np.testing.assert_array_equal(whole(open_embeddings(tmp_path / "x.npz")), X)
+    np.testing.assert_array_equal(all_rows(open_embeddings(tmp_path / "x.npz")), X)
 
 
 def test_an_npz_that_would_unpack_to_a_thousand_times_its_size_is_refused(tmp_path):
@@ -775,7 +775,7 @@ def test_mutated_files_are_read_or_refused_and_nothing_else(tmp_path):
             try:
                 source = open_embeddings(victim)
                 assert len(source.ids.to_pylist()) == source.shape[0]
-                assert whole(source).shape == source.shape
+                assert all_rows(source).shape == source.shape
                 source.take(np.array([source.shape[0] - 1, 0]))
                 source.name(0)
                 read += 1

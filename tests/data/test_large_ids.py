@@ -96,7 +96,7 @@ def test_more_events_are_read_than_an_array_can_hold(tmp_path, monkeypatch):
     users = [f"u{i % 2}" for i in range(len(HUGE))]
     pq.write_table(pa.table({"user": ["u"], "item": ["a"]}), tmp_path / "e.parquet")
     monkeypatch.setattr(sequences, "_read", lambda path, columns: pa.table({"item": HUGE, "user": users}))
-    found = sequences.read_sequences(tmp_path / "e.parquet", pa.array([LONG]))
-    assert found.starts.tolist() == [0, 33, 66]
-    assert found.rows.tolist() == [-1] * 33 + [0] * 33
-    assert found.unknown_items == 1
+    result = sequences.read_sequences(tmp_path / "e.parquet", pa.array([LONG]))
+    assert result.starts.tolist() == [0, 33, 66]
+    assert result.rows.tolist() == [-1] * 33 + [0] * 33
+    assert result.unknown_items == 1

@@ -15,14 +15,14 @@ def written(folder, **columns):
     return folder / "sequences.parquet"
 
 
-def lists(found):
-    return [found.rows[i:j].tolist() for i, j in zip(found.starts[:-1], found.starts[1:], strict=True)]
+def lists(sequences):
+    return [sequences.rows[i:j].tolist() for i, j in zip(sequences.starts[:-1], sequences.starts[1:], strict=True)]
 
 
 def test_a_row_per_sequence(tmp_path):
-    found = read_sequences(written(tmp_path, user=[1, 2, 3], items=[["a", "c", "x"], None, ["x", "y", None]]), IDS)
-    assert lists(found) == [[0, 2, -1], [], [-1, -1, -1]]
-    assert found.unknown_items == 2
+    sequences = read_sequences(written(tmp_path, user=[1, 2, 3], items=[["a", "c", "x"], None, ["x", "y", None]]), IDS)
+    assert lists(sequences) == [[0, 2, -1], [], [-1, -1, -1]]
+    assert sequences.unknown_items == 2
 
 
 def test_a_row_per_event_is_grouped_by_user_and_sorted_by_time(tmp_path):
@@ -76,8 +76,8 @@ def test_the_last_items_of_each():
 
 
 def test_unknown_items_can_be_left_out():
-    found = Sequences.of([[-1, 3, -1, 2], [-1], [], [1, 4]])
-    assert lists(found.known()) == [[3, 2], [], [], [1, 4]]
+    sequences = Sequences.of([[-1, 3, -1, 2], [-1], [], [1, 4]])
+    assert lists(sequences.known()) == [[3, 2], [], [], [1, 4]]
     assert lists(Sequences.of([[-1, 3, 5, -1, 2, 6, -1]]).known().training()) == [[3, 5]]
 
 

@@ -142,13 +142,13 @@ def test_a_category_is_told_by_its_own_words(shop):
 
 
 def test_visitors_look_at_different_items_of_the_shop_and_a_seed_decides(shop):
-    found = visits(shop, users=300, seed=1)
-    lists = found["items"].to_pylist()
+    table = visits(shop, users=300, seed=1)
+    lists = table["items"].to_pylist()
     known = set(shop["item_id"].to_pylist())
     assert 290 <= len(lists) <= 300
     assert all(len(items) >= 4 and len(set(items)) == len(items) and set(items) <= known for items in lists)
-    assert found.equals(visits(shop, users=300, seed=1))
-    assert not found.equals(visits(shop, users=300, seed=2))
+    assert table.equals(visits(shop, users=300, seed=1))
+    assert not table.equals(visits(shop, users=300, seed=2))
 
 
 def test_visitors_stay_in_a_category_far_more_often_than_chance(shop):

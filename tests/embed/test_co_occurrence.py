@@ -1,4 +1,4 @@
-"""Co-occurrence vectors beside embeddings: the formula, the files, and what they are for."""
+"""Co-occurrence vectors appended to embeddings: the formula, the files, and their use."""
 
 import json
 
@@ -40,19 +40,19 @@ def slow(lists, items, d, window):
 @pytest.mark.parametrize("window", [1, 3, 9])
 def test_the_vectors_are_those_of_the_formula(rng, window):
     lists = [rng.integers(-1, 28, rng.integers(0, 9)).tolist() for _ in range(60)]  # 28, 29: nowhere; -1: unknown
-    found = co_occurrence(Sequences.of(lists), 30, 7, window)
-    assert found.shape == (30, 7)
-    np.testing.assert_allclose(found @ found.T, slow(lists, 30, 7, window), atol=1e-5)
-    assert not found[28:].any()
+    vectors = co_occurrence(Sequences.of(lists), 30, 7, window)
+    assert vectors.shape == (30, 7)
+    np.testing.assert_allclose(vectors @ vectors.T, slow(lists, 30, 7, window), atol=1e-5)
+    assert not vectors[28:].any()
 
 
 def test_what_the_dimensions_do_not_reach_is_zero_and_not_noise(rng):
-    """Many strong groups take all the dimensions; the pairs beside them are no group of their own for that."""
+    """Many strong groups take all the dimensions; the pairs outside of them do not become a group for that."""
     groups = [[10 * g + i for i in rng.permutation(10)] for g in range(20) for _ in range(9)]
-    found = co_occurrence(Sequences.of([*groups, *([200 + 2 * i, 201 + 2 * i] for i in range(5))]), 210, 8, window=9)
-    lengths = np.linalg.norm(found.astype(np.float64), axis=1)
+    vectors = co_occurrence(Sequences.of([*groups, *([200 + 2 * i, 201 + 2 * i] for i in range(5))]), 210, 8, window=9)
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     assert ((lengths == 0) | (np.abs(lengths - 1) < 1e-6)).all()
-    together = found @ found.T
+    together = vectors @ vectors.T
     assert np.abs(together[200:, :200]).max() < 1e-3
     assert all(abs(together[200 + 2 * i, 202 + 2 * i]) < 0.99 for i in range(4))
 
@@ -67,18 +67,18 @@ def test_the_same_sequences_give_the_same_bits(ring):
 
 
 def test_fewer_directions_than_dimensions_leave_no_noise(rng):
-    found = co_occurrence(Sequences.of([[0, 1], [2, 3]]), 40, 10)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1)[:4], 1, atol=1e-6)
-    assert not found[4:].any()
-    np.testing.assert_allclose(found[0] @ found[2], 0, atol=1e-6)
+    vectors = co_occurrence(Sequences.of([[0, 1], [2, 3]]), 40, 10)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1)[:4], 1, atol=1e-6)
+    assert not vectors[4:].any()
+    np.testing.assert_allclose(vectors[0] @ vectors[2], 0, atol=1e-6)
 
 
 def test_both_parts_have_their_length(rng):
-    X, beside = rng.normal(size=(5, 4)), np.eye(5, 3, dtype=np.float32)
-    found = blend(X, beside, 0.5)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(found[:, :4], axis=1), 1, rtol=1e-6)
-    np.testing.assert_array_equal(found[:, 4:], 0.5 * beside)
+    X, vectors = rng.normal(size=(5, 4)), np.eye(5, 3, dtype=np.float32)
+    blended = blend(X, vectors, 0.5)
+    assert blended.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(blended[:, :4], axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(blended[:, 4:], 0.5 * vectors)
 
 
 def test_what_cannot_be_is_refused():
@@ -102,12 +102,12 @@ def test_sids_of_blended_rows_find_more_of_what_comes_next(rng):
     habit = rng.permutation(len(X)) % 12  # what is taken together, whatever the texts say
     groups = [np.flatnonzero(habit == which) for which in range(12)]
     sequences = Sequences.of([rng.choice(groups[i % 12], 8, replace=False) for i in range(600)])
-    beside = co_occurrence(sequences.training(), len(X), 16)
-    found = {}
-    for name, rows in {"text": X.astype(np.float32), "both": blend(X, beside)}.items():
+    vectors = co_occurrence(sequences.training(), len(X), 16)
+    ndcg = {}
+    for name, rows in {"text": X.astype(np.float32), "both": blend(X, vectors)}.items():
         fitted = sidkit.prq_kmeans((16, 16, 16)).fit(rows, seed=0)
-        found[name] = counted_by_token(fitted.fit_codes, fitted.sizes, sequences)["ndcg@20"]
-    assert found["both"] > 1.5 * found["text"]
+        ndcg[name] = counted_by_token(fitted.fit_codes, fitted.sizes, sequences)["ndcg@20"]
+    assert ndcg["both"] > 1.5 * ndcg["text"]
 
 
 def run(folder, *arguments, stdin=None):
@@ -142,8 +142,8 @@ BLEND = ("items.parquet", "--sequences", "sequences.parquet", "--dimensions", "8
 def test_the_command_writes_what_fit_reads(shop):
     done = run(shop, *BLEND, "-o", "b.parquet", "--weight", "2", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["items"], told["d"], told["beside"], told["alone"], told["items_unknown"]) == (50, 6, 8, 1, 1)
+    facts = json.loads(done.stdout)
+    assert (facts["items"], facts["d"], facts["beside"], facts["alone"], facts["items_unknown"]) == (50, 6, 8, 1, 1)
     ids, rows = rows_of(shop / "b.parquet")
     assert ids == [f"P{i}" for i in range(50)]
     np.testing.assert_allclose(np.linalg.norm(rows[:, 6:], axis=1), [2] * 49 + [0], atol=1e-5)
@@ -196,7 +196,7 @@ def test_the_command_refuses_before_any_work(shop, rng):
     bad = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 6)
     pq.write_table(pa.table({"item_id": ["P0", "P1"], "embedding": bad}), shop / "bad.parquet")
     assert run(shop, *BLEND, "-o", "b.parquet").returncode == 0
-    for arguments, said in (
+    for arguments, message in (
         (("items.parquet",), "give --sequences, or --like"),
         ((*BLEND, "--like", "b.parquet"), "give --sequences, or --like"),
         ((*BLEND, "--weight", "0"), "weight"),
@@ -210,7 +210,7 @@ def test_the_command_refuses_before_any_work(shop, rng):
         done = run(shop, *arguments, "-o", "out.parquet")
         assert (done.returncode, done.stdout) == (1, ""), arguments
         assert done.stderr.startswith("error:"), done.stderr
-        assert said in done.stderr
+        assert message in done.stderr
         assert not (shop / "out.parquet").exists()
 
 
@@ -223,7 +223,7 @@ def test_random_sids_of_a_blend_know_nothing_of_what_is_held_out(rng):
     rows = blend(X, co_occurrence(sequences.training(), 400, 32), 3.0)
     fitted = sidkit.prq_kmeans((32, 8)).fit(rows, seed=0)
     lift = [
-        prefix_agreement(fitted.fit_codes, fitted.sizes, some)["lift"][0] for some in (sequences, sequences.tail(3))
+        prefix_agreement(fitted.fit_codes, fitted.sizes, part)["lift"][0] for part in (sequences, sequences.tail(3))
     ]
     assert lift[0] > 1.5
     assert 0.8 < lift[1] < 1.2
@@ -270,7 +270,7 @@ def test_items_may_be_events_categories_and_lists_of_one_length(shop):
 def test_rows_from_a_stream_need_ids_of_their_own(shop):
     assert run(shop, *BLEND, "-o", "b.parquet").returncode == 0
     row = [1.0] * 6
-    for lines, said in (
+    for lines, message in (
         ([{"item_id": "N", "embedding": row}] * 2, "'N' is in line 1 and in line 2"),
         ([{"item_id": None, "embedding": row}], "an item_id is a string or an integer, not null"),
         ([{"item_id": {"a": 1}, "embedding": row}], "an item_id is a string or an integer"),
@@ -279,7 +279,7 @@ def test_rows_from_a_stream_need_ids_of_their_own(shop):
         text = "\n".join(json.dumps(line) for line in lines)
         done = run(shop, "-", "--like", "b.parquet", "-o", "out.parquet", stdin=text)
         assert done.stderr.startswith("error:"), done.stderr
-        assert said in done.stderr
+        assert message in done.stderr
         assert not (shop / "out.parquet").exists()
 
 

@@ -46,8 +46,8 @@ def test_the_file_holds_every_item_in_order_and_its_encoder_embeds_alike(tmp_pat
     ids, titles = write(tmp_path / "items.parquet")
     read = read_texts(tmp_path / "items.parquet", ["title"])
     facts = embed_file(*read, tmp_path / "e.parquet", Choice("tfidf", 6), tmp_path / "unfinished", Silent())
-    found, rows = rows_of(tmp_path / "e.parquet")
-    assert found == ids
+    names, rows = rows_of(tmp_path / "e.parquet")
+    assert names == ids
     assert facts == {"items": 100, "d": 6, "encoder": "tfidf", "without_text": 0}
     np.testing.assert_array_equal(rows, encoder.load(tmp_path / "e.encoder").embed(titles))
 
@@ -110,10 +110,10 @@ def test_kill_minus_nine_and_resume_on_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["items"] == 50_000
     assert not part.parent.exists()
-    ids, found = rows_of(tmp_path / "e.parquet")
+    ids, embedded = rows_of(tmp_path / "e.parquet")
     assert len(ids) == 50_000
-    assert (found[: len(rows)] == 0.5).all()  # taken as it lay there
-    assert (found[len(rows) :] != 0.5).all(axis=1).any()
+    assert (embedded[: len(rows)] == 0.5).all()  # not embedded again
+    assert (embedded[len(rows) :] != 0.5).all(axis=1).any()
 
 
 def test_queries_are_embedded_by_the_items_encoder_and_can_be_piped(tmp_path):
@@ -147,7 +147,7 @@ def test_columns_are_joined_and_folders_are_read_in_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "columns, asked, message",
+    "columns, wanted, message",
     [
         ({"item_id": [1, 1], "title": ["a", "b"]}, ["title"], "must be different in every row"),
         ({"item_id": [1, 2], "titel": ["a", "b"]}, ["title"], "did you mean 'titel'"),
@@ -157,10 +157,10 @@ def test_columns_are_joined_and_folders_are_read_in_order(tmp_path):
         ({"item_id": [], "title": []}, ["title"], "holds no rows|ids must be"),
     ],
 )
-def test_bad_files_are_named(tmp_path, columns, asked, message):
+def test_bad_files_are_named(tmp_path, columns, wanted, message):
     pq.write_table(pa.table(columns), tmp_path / "items.parquet")
     with pytest.raises(InputError, match=message):
-        read_texts(tmp_path / "items.parquet", asked)
+        read_texts(tmp_path / "items.parquet", wanted)
 
 
 def test_commands_that_make_no_sense_say_what_is_missing(tmp_path):

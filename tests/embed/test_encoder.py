@@ -1,4 +1,4 @@
-"""Encoders: what they say of texts, and that they come back from disk saying the same."""
+"""Encoders: the rows of texts, and that a saved encoder gives the same rows."""
 
 import json
 import os
@@ -27,14 +27,14 @@ def made(kind):
 
 @pytest.mark.parametrize("kind", ["wordllama", "tfidf"])
 def test_rows_have_length_one_and_do_not_depend_on_their_batch(kind):
-    found = made(kind)
-    rows = found.embed(TEXTS)
-    assert rows.shape == (6, found.d) == (6, 5)
+    ours = made(kind)
+    rows = ours.embed(TEXTS)
+    assert rows.shape == (6, ours.d) == (6, 5)
     assert rows.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
     for i, text in enumerate(TEXTS):
-        np.testing.assert_allclose(found.embed([text])[0], rows[i], atol=1e-6)
-    assert found.embed([]).shape == (0, 5)
+        np.testing.assert_allclose(ours.embed([text])[0], rows[i], atol=1e-6)
+    assert ours.embed([]).shape == (0, 5)
 
 
 @pytest.mark.parametrize("kind", ["wordllama", "tfidf"])
@@ -44,10 +44,10 @@ def test_texts_with_nothing_in_them_are_zero(kind):
 
 @pytest.mark.parametrize("kind", ["wordllama", "tfidf"])
 def test_an_encoder_comes_back_from_its_folder_to_the_bit(kind, tmp_path):
-    found = made(kind)
-    found.save(tmp_path / "shop.encoder")
+    ours = made(kind)
+    ours.save(tmp_path / "shop.encoder")
     again = encoder.load(tmp_path / "shop.encoder")
-    np.testing.assert_array_equal(again.embed(TEXTS, query=True), found.embed(TEXTS))
+    np.testing.assert_array_equal(again.embed(TEXTS, query=True), ours.embed(TEXTS))
     assert encoder.beside(tmp_path / "shop.parquet") == tmp_path / "shop.encoder"
 
 
@@ -124,14 +124,14 @@ words.pre_tokenizer = pre_tokenizers.Whitespace()
 prompts = {"query": "mug ", "document": ""}
 model = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=8)], prompts=prompts, device="cpu")
 model.save("tiny")
-found = encoder.choose("tiny")
-rows = found.embed(["red shoes", "mug", None])
+ours = encoder.choose("tiny")
+rows = ours.embed(["red shoes", "mug", None])
 direct = model.encode(["red shoes", "mug"], normalize_embeddings=True)
 np.testing.assert_allclose(rows[:2], direct, atol=1e-6)
 assert not rows[2].any()
-found.save("shop.encoder")
+ours.save("shop.encoder")
 again = encoder.load("shop.encoder")
-np.testing.assert_allclose(again.embed(["red"], query=True), found.embed(["mug red"]), atol=1e-6)
+np.testing.assert_allclose(again.embed(["red"], query=True), ours.embed(["mug red"]), atol=1e-6)
 assert encoder.choose("tiny", d=3).embed(["red"]).shape == (1, 3)
 try:
     encoder.choose("no-such-model")
