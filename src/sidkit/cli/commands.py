@@ -1,7 +1,8 @@
 """Every command: the one place where one is registered. `sidkit --help` lists them in this order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import cleandoc
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import typer
@@ -20,6 +21,8 @@ from .judge import judge
 from .lookup import lookup
 from .ray import WithRay
 from .report import report
+from .search.read import clicks, judgements, kuaisearch, log
+from .search.simulate import simulate
 from .show import show
 from .train import train
 
@@ -35,6 +38,7 @@ class Command(NamedTuple):
 class Group(NamedTuple):
     summary: str
     commands: tuple[Command, ...]
+    groups: "Mapping[str, Group]" = MappingProxyType({})
 
 
 COMMANDS = (
@@ -61,15 +65,35 @@ GROUPS = {
             Command(query, "Where a query lands under each tokenizer"),
         ),
     ),
+    "search": Group(
+        "Generative search: shops and their logs.",
+        (Command(simulate, "A shop with a log, made up from a seed"),),
+        {
+            "read": Group(
+                "A shop from data that was released or exported.",
+                (
+                    Command(log, "A shop from a log of searches"),
+                    Command(clicks, "A shop from counted query-item pairs"),
+                    Command(judgements, "A shop from judged query-item pairs"),
+                    Command(kuaisearch, "A shop from KuaiSearch, as it is released"),
+                ),
+            ),
+        },
+    ),
 }
 
 
 def register(app: typer.Typer) -> None:
     """Add every command to the application."""
     _add(app, COMMANDS)
-    for name, group in GROUPS.items():
+    _add_groups(app, GROUPS)
+
+
+def _add_groups(app: typer.Typer, groups: Mapping[str, Group]) -> None:
+    for name, group in groups.items():
         inner = typer.Typer(name=name, help=group.summary, no_args_is_help=True)
         _add(inner, group.commands)
+        _add_groups(inner, group.groups)
         app.add_typer(inner)
 
 

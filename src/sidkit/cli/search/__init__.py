@@ -1,0 +1,1 @@
+"""sidkit search: shops and their logs."""
