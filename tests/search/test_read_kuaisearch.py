@@ -10,11 +10,11 @@ import pytest
 from command import sidkit
 from sidkit.errors import BadRowsError, InputError, StoreError
 from sidkit.progress import Silent
-from sidkit.search.read.assemble import Options
-from sidkit.search.read.kuaisearch import KuaiSearch, read_kuaisearch
+from sidkit.search.read.assemble import ReadOptions
+from sidkit.search.read.kuaisearch import KuaiSearchFiles, read_kuaisearch
 from sidkit.search.read.prices import median_prices, weighted_medians
 from sidkit.search.shop import Shop
-from sidkit.search.simulate.make import Plan, simulate_shop
+from sidkit.search.simulate.make import ShopPlan, simulate_shop
 from sidkit.search.simulate.released import write_released
 from toys import contents, write_lines
 
@@ -60,8 +60,8 @@ def released(tmp_path):
 
 
 def read(folder, output, part_bytes=1 << 20, options=None, **given):
-    options = options or Options(test_share=0.25)
-    facts = read_kuaisearch(KuaiSearch(folder, **given), output, options, Silent(), part_bytes)
+    options = options or ReadOptions(test_share=0.25)
+    facts = read_kuaisearch(KuaiSearchFiles(folder, **given), output, options, Silent(), part_bytes)
     return Shop.open(output), facts
 
 
@@ -140,12 +140,12 @@ def test_prices_can_be_left_out(released, tmp_path):
 
 
 def test_a_time_can_be_named_from_which_searches_are_the_test(released, tmp_path):
-    shop, facts = read(released, tmp_path / "shop", options=Options(test_from=20))
+    shop, facts = read(released, tmp_path / "shop", options=ReadOptions(test_from=20))
     assert shop.log("train")["time"].to_pylist() == [10]
     assert facts["split"] == {"by": "time", "test_from": 20}
     for time, part in ((5, "training"), (50, "test")):
         with pytest.raises(InputError, match=rf"no records are left for the {part} part .*times run from 10 to 40"):
-            read(released, tmp_path / "shop", options=Options(test_from=time))
+            read(released, tmp_path / "shop", options=ReadOptions(test_from=time))
 
 
 def test_clicks_on_unknown_items_are_refused_or_left_out_and_listed(released, tmp_path):
@@ -157,7 +157,7 @@ def test_clicks_on_unknown_items_are_refused_or_left_out_and_listed(released, tm
     with pytest.raises(InputError, match=message):
         read(released, tmp_path / "shop")
     assert not (tmp_path / "shop").exists()
-    shop, facts = read(released, tmp_path / "shop", options=Options(test_share=0.25, drop_unknown=True))
+    shop, facts = read(released, tmp_path / "shop", options=ReadOptions(test_share=0.25, drop_unknown=True))
     assert shop.log()["shown"].to_pylist()[2] == [5]
     assert shop.log()["clicked"].to_pylist()[2] == []
     assert facts["left_out"] == [{"file": "recall/train.jsonl", "reason": "are not among the items", "rows": 2}]
@@ -178,7 +178,7 @@ def test_bad_items_and_searches_are_refused_or_left_out_and_listed(released, tmp
         "1 of items/train.jsonl have the id of an earlier item: row 3 ('5'). "
         "--bad-rows drop leaves them out and lists them"
     )
-    shop, facts = read(released, tmp_path / "shop", options=Options(test_share=0.25, drop_bad_rows=True))
+    shop, facts = read(released, tmp_path / "shop", options=ReadOptions(test_share=0.25, drop_bad_rows=True))
     assert shop.items["item_id"].to_pylist() == [5, 3, 9]
     assert shop.rows("log") == 4
     assert [(one["reason"], one["rows"]) for one in facts["left_out"]] == [
@@ -194,7 +194,7 @@ def test_lines_that_are_no_json_are_left_out_and_listed(released, tmp_path):
     write_lines(released / "recall" / "train.jsonl", [*SEARCHES, "{oops"])
     with pytest.raises(InputError, match=r"line 5 of .*recall/train\.jsonl is not JSON"):
         read(released, tmp_path / "shop")
-    _, facts = read(released, tmp_path / "shop", options=Options(test_share=0.25, drop_bad_rows=True))
+    _, facts = read(released, tmp_path / "shop", options=ReadOptions(test_share=0.25, drop_bad_rows=True))
     assert facts["left_out"] == [{"file": "recall/train.jsonl", "reason": "cannot be read", "rows": 1}]
     assert "line 5 is not JSON" in (tmp_path / "shop.left-out.tsv").read_text()
 
@@ -216,10 +216,10 @@ def test_searches_that_are_not_in_order_within_a_session_are_put_in_order_and_co
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulated")
-    plan = Plan.of(300, rows=600)
+    plan = ShopPlan.of(300, rows=600)
     write_released(folder / "ks", plan)
     simulate_shop(folder / "shop", plan)
-    read(folder / "ks", folder / "read", options=Options())
+    read(folder / "ks", folder / "read", options=ReadOptions())
     return folder
 
 
@@ -259,9 +259,9 @@ class Stopping(Silent):
 
 @pytest.mark.parametrize("after", [1, 4, 25])
 def test_a_read_that_was_stopped_resumes_and_ends_as_if_it_had_not(simulated, tmp_path, after):
-    given, size = KuaiSearch(simulated / "ks"), 50_000
+    given, size = KuaiSearchFiles(simulated / "ks"), 50_000
     with pytest.raises(KeyboardInterrupt):
-        read_kuaisearch(given, tmp_path / "shop", Options(), Stopping(after), size)
+        read_kuaisearch(given, tmp_path / "shop", ReadOptions(), Stopping(after), size)
     assert not (tmp_path / "shop").exists()
     parts = {part: part.stat().st_mtime_ns for part in (tmp_path / "shop.unfinished" / "parts").glob("*.parquet")}
     assert len(parts) >= min(after, 10)  # 25: it was stopped when all parts were there
@@ -271,7 +271,7 @@ def test_a_read_that_was_stopped_resumes_and_ends_as_if_it_had_not(simulated, tm
         def advance(self, rows):
             seen.append({part: part.stat().st_mtime_ns for part in parts if part.exists()})
 
-    read_kuaisearch(given, tmp_path / "shop", Options(), Watching(), size)
+    read_kuaisearch(given, tmp_path / "shop", ReadOptions(), Watching(), size)
     assert seen[0] == parts  # not made again
     assert contents(tmp_path / "shop") == contents(simulated / "read")
     assert not (tmp_path / "shop.unfinished").exists()
@@ -279,7 +279,7 @@ def test_a_read_that_was_stopped_resumes_and_ends_as_if_it_had_not(simulated, tm
 
 def test_parts_of_other_files_are_refused(released, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        read_kuaisearch(KuaiSearch(released), tmp_path / "shop", Options(), Stopping(2))
+        read_kuaisearch(KuaiSearchFiles(released), tmp_path / "shop", ReadOptions(), Stopping(2))
     with (released / "recall" / "train.jsonl").open("a") as file:
         file.write(json.dumps(search(60, "灯", [5])) + "\n")
     with pytest.raises(StoreError, match="holds parts of other files, or of files that changed since"):

@@ -8,7 +8,7 @@ import pytest
 
 from sidkit.errors import BadRowsError, InputError, SpecError
 from sidkit.progress import Silent
-from sidkit.search.read.assemble import Options
+from sidkit.search.read.assemble import ReadOptions
 from sidkit.search.read.log import LogFiles, read_log
 from sidkit.search.read.order import in_order
 from sidkit.search.read.sessions import backwards, sessions_by_gap
@@ -23,7 +23,7 @@ def items(tmp_path):
 
 def read(items, log, output, options=None, **changes):
     given = LogFiles(items, log, **changes)
-    facts = read_log(given, output, options or Options(test_share=0.25), Silent())
+    facts = read_log(given, output, options or ReadOptions(test_share=0.25), Silent())
     return facts, Shop.open(output)
 
 
@@ -83,7 +83,7 @@ def test_impressions_and_orders_are_told_by_flags(items, tmp_path):
         user=["u"] * 5, query=["mug"] * 3 + ["lamp"] * 2, item=["A", "B", "C", "C", "A"], time=[1, 1, 1, 2, 2],
         is_clicked=[1, 0, 1, 1, 0], is_purchased=[False, False, True, False, False],
     )  # fmt: skip
-    _, shop = read(items, log, tmp_path / "shop", Options(test_share=0.5))
+    _, shop = read(items, log, tmp_path / "shop", ReadOptions(test_share=0.5))
     rows = shop.log().select(["shown", "clicked", "ordered"]).to_pylist()
     assert rows[0] == {"shown": ["A", "B", "C"], "clicked": ["A", "C"], "ordered": ["C"]}
     assert rows[1] == {"shown": ["C", "A"], "clicked": ["C"], "ordered": []}
@@ -97,7 +97,7 @@ def test_a_shop_is_read_back_as_the_same_shop(tmp_path):
     assert facts["split"] == {"by": "column", "column": "split"}
     for name in set(before) - {"shop.json"}:
         assert after[name] == before[name], name
-    facts, shop = read(files["items"], files["log"], tmp_path / "anew", by_time=True, options=Options(test_from=12))
+    facts, shop = read(files["items"], files["log"], tmp_path / "anew", by_time=True, options=ReadOptions(test_from=12))
     assert facts["split"] == {"by": "time", "test_from": 12}
     assert shop.log()["split"].to_pylist() == ["train"] * 2 + ["test"] * 3
 
@@ -142,7 +142,7 @@ def test_times_that_go_back_within_a_session_are_refused_or_left_out(items, tmp_
     )
     with pytest.raises(BadRowsError, match=message):
         read(items, log, tmp_path / "shop")
-    facts, shop = read(items, log, tmp_path / "shop", Options(drop_bad_rows=True, test_share=0.3))
+    facts, shop = read(items, log, tmp_path / "shop", ReadOptions(drop_bad_rows=True, test_share=0.3))
     assert shop.log()["query"].to_pylist() == ["a", "d", "b"]
     assert facts["left_out"][0]["rows"] == 1
 
@@ -159,22 +159,24 @@ def test_queries_of_blanks_and_missing_times_are_refused_or_left_out(items, tmp_
     log = write(tmp_path / "log.parquet", user=[1] * 4, time=[5, 6, None, 8], query=["a", " \t", "c", "d"], **what)
     with pytest.raises(BadRowsError, match=r"2 of 4 (rows|records) cannot be used: 1 of log\.parquet have a query"):
         read(items, log, tmp_path / "shop")
-    facts, shop = read(items, log, tmp_path / "shop", Options(drop_bad_rows=True))
+    facts, shop = read(items, log, tmp_path / "shop", ReadOptions(drop_bad_rows=True))
     assert shop.log()["query"].to_pylist() == ["a", "d"]
     assert [one["reason"] for one in facts["left_out"]] == ["have a query of blanks alone", "have no time"]
 
 
 def test_unknown_items_duplicates_and_items_without_title(tmp_path):
-    items = write(tmp_path / "items.parquet", item_id=["A", "B", "A", "D"], title=["mug", None, "mug", " "])
+    items = write(
+        tmp_path / "items.parquet", item_id=["A", "B", "A", "D", "D"], title=["mug", None, "mug", " ", "lamp"]
+    )
     log = write(tmp_path / "log.parquet", user=[1, 1], time=[1, 2], query=["a", "b"], item=["A", "B"])
-    with pytest.raises(BadRowsError, match=r"3 of 4 items cannot be used: 2 of items\.parquet have no title"):
+    with pytest.raises(BadRowsError, match=r"3 of 5 items cannot be used: 2 of items\.parquet have no title"):
         read(items, log, tmp_path / "shop")
-    drop = Options(test_share=0.5, drop_bad_rows=True)
+    drop = ReadOptions(test_share=0.5, drop_bad_rows=True)
     with pytest.raises(InputError, match=r"1 of 2 clicks are of items that are not among the items \(it is 'B'\)"):
         read(items, log, tmp_path / "shop", drop)
-    drop = Options(test_share=0.5, drop_bad_rows=True, drop_unknown=True)
+    drop = ReadOptions(test_share=0.5, drop_bad_rows=True, drop_unknown=True)
     facts, shop = read(items, log, tmp_path / "shop", drop)
-    assert shop.items["item_id"].to_pylist() == ["A"]
+    assert shop.items["item_id"].to_pylist() == ["A", "D"]  # the first D has no title, so the second is no repetition
     assert shop.log()["clicked"].to_pylist() == [["A"], []]
     assert sum(one["rows"] for one in facts["left_out"]) == 4
 

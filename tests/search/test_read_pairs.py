@@ -7,9 +7,9 @@ import pytest
 from command import sidkit
 from sidkit.errors import BadRowsError, InputError, SpecError
 from sidkit.progress import Silent
-from sidkit.search.read.assemble import Options
-from sidkit.search.read.clicks import Clicks, read_clicks
-from sidkit.search.read.judgements import Judgements, read_judgements
+from sidkit.search.read.assemble import ReadOptions
+from sidkit.search.read.clicks import ClickFiles, read_clicks
+from sidkit.search.read.judgements import JudgementFiles, read_judgements
 from sidkit.search.shop import Shop
 from toys import write
 
@@ -47,13 +47,15 @@ def files(tmp_path):
 
 def judgements(files, output, options=None, **changes):
     named = {name: files[name] for name in ("items", "queries", "judgements")}
-    given = Judgements(**{**named, "label_min": 2.33, **changes})
-    return read_judgements(given, output, options or Options(), Silent()), Shop.open(output)
+    given = JudgementFiles(**{**named, "label_min": 2.33, **changes})
+    return read_judgements(given, output, options or ReadOptions(), Silent()), Shop.open(output)
 
 
 def clicks(files, output, options=None, **changes):
     named = {name: files[name] for name in ("items", "queries", "clicks")}
-    return read_clicks(Clicks(**{**named, **changes}), output, options or Options(), Silent()), Shop.open(output)
+    return read_clicks(ClickFiles(**{**named, **changes}), output, options or ReadOptions(), Silent()), Shop.open(
+        output
+    )
 
 
 def test_items_are_read_whatever_they_are_called(files, tmp_path):
@@ -86,7 +88,7 @@ def test_without_a_split_queries_are_drawn_for_the_test(tmp_path, files):
     rng = np.random.default_rng(0)
     query = [f"query {i}" for i in rng.integers(0, 60, 400)]
     judged = write(tmp_path / "many.parquet", query=query, item=rng.integers(0, 4, 400), label=rng.integers(1, 4, 400))
-    options = Options(test_share=0.2, seed=3)
+    options = ReadOptions(test_share=0.2, seed=3)
     facts, shop = judgements(files, tmp_path / "shop", options, judgements=judged, queries=None, label_min=2)
     parts = [set(shop.log(part)["query"].to_pylist()) for part in ("train", "test")]
     assert not parts[0] & parts[1]
@@ -95,7 +97,7 @@ def test_without_a_split_queries_are_drawn_for_the_test(tmp_path, files):
     again, _ = judgements(files, tmp_path / "again", options, judgements=judged, queries=None, label_min=2)
     assert again == facts
     other, _ = judgements(
-        files, tmp_path / "other", Options(test_share=0.2), judgements=judged, queries=None, label_min=2
+        files, tmp_path / "other", ReadOptions(test_share=0.2), judgements=judged, queries=None, label_min=2
     )
     assert other["counts"] != facts["counts"]
 
@@ -129,7 +131,7 @@ def test_bad_judgements_are_counted_and_refused_or_left_out(files, tmp_path):
         "1 of bad.parquet have a split that is neither 'train' nor 'test': row 3 ('1'). "
         "--bad-rows drop leaves them out and lists them"
     )
-    facts, shop = judgements(files, tmp_path / "shop", Options(drop_bad_rows=True), judgements=judged)
+    facts, shop = judgements(files, tmp_path / "shop", ReadOptions(drop_bad_rows=True), judgements=judged)
     assert shop.log()["query"].to_pylist() == ["hole saw", "angle"]
     assert [one["rows"] for one in facts["left_out"]] == [1, 1, 1]
 
@@ -168,7 +170,7 @@ def test_bad_pairs_are_counted_and_refused_or_left_out(files, tmp_path):
     )
     with pytest.raises(BadRowsError, match=r"3 of 5 pairs cannot be used: 1 of bad\.parquet have no query: row 2; "):
         clicks(files, tmp_path / "shop", clicks=counted, queries=None)
-    facts, shop = clicks(files, tmp_path / "shop", Options(drop_bad_rows=True), clicks=counted, queries=None)
+    facts, shop = clicks(files, tmp_path / "shop", ReadOptions(drop_bad_rows=True), clicks=counted, queries=None)
     assert sorted(shop.queries["query"].to_pylist()) == ["a", "c"]
     assert [one["reason"] for one in facts["left_out"]] == [
         "have no query", "have a query of blanks alone", "have a count below 1",
@@ -181,7 +183,7 @@ def test_items_that_the_file_of_items_lacks_are_refused_or_left_out(files, tmp_p
     counted = write(tmp_path / "more.parquet", query=["a", "b", "c"], item=[0, 1, 44], count=[1, 1, 9])
     with pytest.raises(InputError, match=r"more\.parquet: 1 of 3 clicks are of items .*\(it is 44\); --unknown drop"):
         clicks(files, tmp_path / "shop", clicks=counted, queries=None)
-    facts, _ = clicks(files, tmp_path / "shop", Options(drop_unknown=True), clicks=counted, queries=None)
+    facts, _ = clicks(files, tmp_path / "shop", ReadOptions(drop_unknown=True), clicks=counted, queries=None)
     assert facts["left_out"] == [{"file": "more.parquet", "reason": "are not among the items", "rows": 1}]
 
 

@@ -12,7 +12,7 @@ from ..options import BadRows, require_folder, require_seed
 
 if TYPE_CHECKING:
     from ...progress import Progress
-    from ...search.read.assemble import Options
+    from ...search.read.assemble import ReadOptions
 
 Items = Annotated[str, typer.Option("--items", help="Parquet file of the items", show_default=False)]
 Queries = Annotated[
@@ -48,17 +48,17 @@ SplitColumn = Annotated[
 
 def reader_options(
     test_share: float, test_from: int | None, pairs: int, seed: int, unknown: BadRows, bad_rows: BadRows
-) -> Options:
-    from ...search.read.assemble import Options
+) -> ReadOptions:
+    from ...search.read.assemble import ReadOptions
 
     require_seed(seed)
-    return Options(test_share, test_from, pairs, seed, unknown is BadRows.drop, bad_rows is BadRows.drop)
+    return ReadOptions(test_share, test_from, pairs, seed, unknown is BadRows.drop, bad_rows is BadRows.drop)
 
 
 def run_reader(
     read: Callable[[Progress], dict[str, Any]],
     output: Path,
-    options: Options,
+    options: ReadOptions,
     as_json: bool,
     *inputs: str | Path | None,
 ) -> None:

@@ -131,9 +131,9 @@ def clicks(
 
     sidkit search simulate -o shop/ --items 2000
     """
-    from ...search.read.clicks import Clicks, read_clicks
+    from ...search.read.clicks import ClickFiles, read_clicks
 
-    files = Clicks(
+    files = ClickFiles(
         items, clicks, queries, split.value, id_column, title_column, text_column, item_column, query_column,
         query_text_column, count_column,
     )  # fmt: skip
@@ -178,9 +178,9 @@ def judgements(
 
     sidkit search simulate -o shop/ --items 2000
     """
-    from ...search.read.judgements import Judgements, read_judgements
+    from ...search.read.judgements import JudgementFiles, read_judgements
 
-    files = Judgements(
+    files = JudgementFiles(
         items, judgements, queries, label_min, id_column, title_column, text_column, item_column, query_column,
         query_text_column, label_column, split_column,
     )  # fmt: skip
@@ -219,10 +219,10 @@ def kuaisearch(
 
     sidkit search simulate -o kuaisearch/ --items 2000 --layout kuaisearch
     """
-    from ...search.read.kuaisearch import KuaiSearch, read_kuaisearch
+    from ...search.read.kuaisearch import KuaiSearchFiles, read_kuaisearch
 
     options = reader_options(test_share, test_from, pairs, seed, unknown, bad_rows)
-    given = KuaiSearch(folder, lite, prices)
+    given = KuaiSearchFiles(folder, lite, prices)
 
     def read(progress: "Progress") -> dict[str, Any]:
         fresh_unfinished(output, resume)

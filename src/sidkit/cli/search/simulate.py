@@ -9,7 +9,7 @@ import typer
 from ..options import Json, Output, require_folder, require_seed
 
 
-class Layout(StrEnum):
+class WrittenAs(StrEnum):
     shop = "shop"
     kuaisearch = "kuaisearch"
 
@@ -27,8 +27,8 @@ def simulate(
     ] = 0.1,
     pairs: Annotated[int, typer.Option("--pairs", help="Test pairs of clicks, and of orders, at most")] = 30_000,
     layout: Annotated[
-        Layout, typer.Option("--layout", help="Write a shop, or the files that KuaiSearch is released as")
-    ] = Layout.shop,
+        WrittenAs, typer.Option("--layout", help="Write a shop, or the files that KuaiSearch is released as")
+    ] = WrittenAs.shop,
     as_json: Json = False,
 ) -> None:
     """sidkit search simulate -o shop/ --items 2000
@@ -38,15 +38,15 @@ def simulate(
     gives the same bytes. With two searches per item, 100,000 items take about half a minute.
     """
     from ...search.shop.write import require_shop_folder
-    from ...search.simulate import Plan, simulate_shop
+    from ...search.simulate import ShopPlan, simulate_shop
     from ...search.simulate.released import write_released
     from ..terminal import Terminal
     from .printing import print_shop
 
     require_seed(seed)
     require_folder(output)
-    plan = Plan.of(items, rows, users, seed=seed, test_share=test_share, pairs=pairs)
-    if layout is Layout.shop:
+    plan = ShopPlan.of(items, rows, users, seed=seed, test_share=test_share, pairs=pairs)
+    if layout is WrittenAs.shop:
         require_shop_folder(output)
         with Terminal() as progress:
             facts = simulate_shop(output, plan, progress)

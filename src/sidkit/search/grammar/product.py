@@ -42,11 +42,11 @@ class Product(NamedTuple):
 
     def mentioned(self) -> frozenset[str]:
         """The slots that the titles have a word for."""
-        held = slots_of(self.template)
+        slots = slots_of(self.template)
         return frozenset(
             slot
             for slot in (*self.words, *self.variants[0])
-            if slot in held or (slot == "who" and "whose" in held and "whose" in self.words)
+            if slot in slots or (slot == "who" and "whose" in slots and "whose" in self.words)
         )
 
     def price(self, variant: dict[str, int]) -> float:

@@ -36,7 +36,7 @@ def leaves() -> tuple[Leaf, ...]:
     """All categories, in the order they are written."""
     text = files(__package__).joinpath("vocabulary.txt").read_text("utf-8")
     shared: dict[str, str] = {}
-    found: list[Leaf] = []
+    read: list[Leaf] = []
     brands: tuple[str, ...] = ()
     department, turn = "", 0
     for line in text.replace("\n    |", " |").splitlines():
@@ -47,9 +47,9 @@ def leaves() -> tuple[Leaf, ...]:
             department, _, names = line.removeprefix("# ").partition(": ")
             brands, turn = _listed(names), 0
         elif department and line:
-            found.append(_leaf(department, brands[turn:] + brands[:turn], line, shared))
+            read.append(_leaf(department, brands[turn:] + brands[:turn], line, shared))
             turn = (turn + 3) % len(brands)
-    return tuple(found)
+    return tuple(read)
 
 
 def _leaf(department: str, brands: tuple[str, ...], line: str, shared: dict[str, str]) -> Leaf:

@@ -23,13 +23,13 @@ from .items import ItemIndex
 from .left_out import LeftOut
 from .order import in_order
 
-__all__ = ["Options", "Source", "assemble"]
+__all__ = ["ReadOptions", "ShopSource", "assemble"]
 
 Tables = Callable[[], Iterator[Any]]
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """What all readers can be asked for. test_share and test_from are for splits by time."""
 
     test_share: float = 0.1
@@ -50,7 +50,7 @@ class Options:
 
 
 @dataclass
-class Source:
+class ShopSource:
     """What a reader hands over; tables can be asked for more than once.
 
     items   in the layout of items.parquet
@@ -71,7 +71,9 @@ class Source:
     notes: list[str] = field(default_factory=list)
 
 
-def assemble(source: Source, output: Path, options: Options, left_out: LeftOut, progress: Progress) -> dict[str, Any]:
+def assemble(
+    source: ShopSource, output: Path, options: ReadOptions, left_out: LeftOut, progress: Progress
+) -> dict[str, Any]:
     """Check everything, then write the shop and the list of what was left out; the facts of shop.json."""
     progress.start("check", 0)
     index, good_items = check_items(source.items(), source.items_name, source.keys.item, left_out, progress)
@@ -97,7 +99,7 @@ def assemble(source: Source, output: Path, options: Options, left_out: LeftOut, 
     return written
 
 
-def _split(source: Source, options: Options, log: CheckedLog) -> tuple[NDArray[np.bool_], dict[str, Any]]:
+def _split(source: ShopSource, options: ReadOptions, log: CheckedLog) -> tuple[NDArray[np.bool_], dict[str, Any]]:
     """Whether each good record is in the test part, and how that was decided."""
     if source.split is not None:
         test = log.test
@@ -124,7 +126,7 @@ def _good(tables: Iterator[Any], good: NDArray[np.bool_]) -> Iterator[Any]:
             yield table if which.all() else table.filter(pa.array(which))
 
 
-def _records(source: Source, index: ItemIndex, log: CheckedLog, test: NDArray[np.bool_]) -> Iterator[Any]:
+def _records(source: ShopSource, index: ItemIndex, log: CheckedLog, test: NDArray[np.bool_]) -> Iterator[Any]:
     """The good records with rows of items for ids, and their split."""
     start = done = 0
     for table in source.log():

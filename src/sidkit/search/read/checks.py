@@ -59,9 +59,9 @@ def check_items(
     if not parts:
         raise InputError(f"{name} holds no items")
     ids = pa.chunked_array(parts, kind).combine_chunks()
-    untitled_rows, missing = np.concatenate(untitled), ids.is_null().to_numpy(zero_copy_only=False)
-    again = _repeated(ids) & ~untitled_rows
-    masks = {"have no id": missing, "have no title": untitled_rows, "have the id of an earlier item": again}
+    no_title, no_id = np.concatenate(untitled), ids.is_null().to_numpy(zero_copy_only=False)
+    again = _repeated(ids, ~no_title & ~no_id)
+    masks = {"have no id": no_id, "have no title": no_title, "have the id of an earlier item": again}
     good = left_out.sift(name, masks, ids)
     left_out.settle(len(ids), "items")
     if not good.any():
@@ -69,14 +69,14 @@ def check_items(
     return ItemIndex(ids.filter(pa.array(good))), good
 
 
-def _repeated(ids: Any) -> Mask:
-    """Whether an earlier row has the same id."""
-    codes = ids.to_numpy(zero_copy_only=False) if pa.types.is_integer(ids.type) and not ids.null_count else None
-    if codes is None:
-        codes = pc.fill_null(ids.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+def _repeated(ids: Any, good: Mask) -> Mask:
+    """Which of the good rows have the id of an earlier good row."""
+    rows = np.flatnonzero(good)
+    ids = ids.filter(pa.array(good))
+    codes = (ids if pa.types.is_integer(ids.type) else ids.dictionary_encode().indices).to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
-    again = np.zeros(len(codes), bool)
-    again[order[1:]] = codes[order][1:] == codes[order][:-1]
+    again = np.zeros(len(good), bool)
+    again[rows[order[1:]]] = codes[order][1:] == codes[order][:-1]
     return again
 
 
@@ -176,12 +176,14 @@ class _Unknown:
             return ""
         ids = pc.unique(pa.chunked_array(self._parts)).to_pylist()
         words = {"shown": "results shown", "clicked": "clicks", "ordered": "orders"}
-        told = ", ".join(f"{self.counts[one]:,} of {totals[one]:,} {words[one]}" for one in EVENTS if self.counts[one])
+        events = ", ".join(
+            f"{self.counts[one]:,} of {totals[one]:,} {words[one]}" for one in EVENTS if self.counts[one]
+        )
         several = f"{len(ids):,} different ones, the first" if len(ids) > 1 else "it"
         if not drop:
             raise InputError(
-                f"{name}: {told} are of items that are not among the items ({several} is {ids[0]!r}); "
+                f"{name}: {events} are of items that are not among the items ({several} is {ids[0]!r}); "
                 "--unknown drop leaves them out and lists them"
             )
         left_out.add(name, "are not among the items", [-1] * len(ids), ids)
-        return f"{told} are left out, because they are of items that are not among the items"
+        return f"{events} are left out, because they are of items that are not among the items"

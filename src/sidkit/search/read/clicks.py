@@ -18,7 +18,7 @@ from ...progress import Progress
 from ..shop.layout import Keys
 from ..shop.lists import lists
 from ..split import held_out_groups
-from .assemble import Options, Source, assemble
+from .assemble import ReadOptions, ShopSource, assemble
 from .groups import first_rows, groups_of
 from .items import find_item_columns, item_tables
 from .judgements import ITEM_NAMES, QUERY_NAMES
@@ -26,14 +26,14 @@ from .left_out import LeftOut
 from .parquet import NamedFile, as_key, open_file
 from .queries import QueryTexts
 
-__all__ = ["Clicks", "read_clicks"]
+__all__ = ["ClickFiles", "read_clicks"]
 
 COUNT_NAMES = ("count", "clicks", "n", "weight")
 MOST = 10**9  # records
 
 
 @dataclass(frozen=True)
-class Clicks:
+class ClickFiles:
     """The files, and the columns that have unusual names. split: what stays together, `pair` or `query`."""
 
     items: str
@@ -49,14 +49,14 @@ class Clicks:
     count_column: str | None = None
 
 
-def read_clicks(files: Clicks, output: Path, options: Options, progress: Progress) -> dict[str, Any]:
+def read_clicks(files: ClickFiles, output: Path, options: ReadOptions, progress: Progress) -> dict[str, Any]:
     """Write the shop; the facts of its shop.json."""
     if files.split not in ("pair", "query"):
         raise SpecError(f"--split must be pair or query, not {files.split!r}")
     columns = find_item_columns(open_file(files.items), files.id_column, files.title_column, files.text_column)
     counted, left_out = open_file(files.clicks), options.left_out(output)
     records = _records(files, counted, columns.kind, options, left_out)
-    source = Source(
+    source = ShopSource(
         keys=Keys(columns.kind),
         items=lambda: item_tables(columns),
         items_name=columns.file.name,
@@ -68,7 +68,7 @@ def read_clicks(files: Clicks, output: Path, options: Options, progress: Progres
     return assemble(source, output, options, left_out, progress)
 
 
-def _records(files: Clicks, counted: NamedFile, kind: Any, options: Options, left_out: LeftOut) -> Any:
+def _records(files: ClickFiles, counted: NamedFile, kind: Any, options: ReadOptions, left_out: LeftOut) -> Any:
     """A record per pair, with the number of records it stands for; pairs that are listed twice are added up."""
     query = counted.column(files.query_column, QUERY_NAMES, "--query-column")
     item = counted.column(files.item_column, ITEM_NAMES, "--item-column")

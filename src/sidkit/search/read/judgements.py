@@ -21,14 +21,14 @@ from ...progress import Progress
 from ..shop.layout import Keys
 from ..shop.lists import lists
 from ..split import held_out_groups
-from .assemble import Options, Source, assemble
+from .assemble import ReadOptions, ShopSource, assemble
 from .groups import first_rows, groups_of
 from .items import find_item_columns, item_tables
 from .left_out import LeftOut
 from .parquet import NamedFile, as_key, open_file
 from .queries import QueryTexts
 
-__all__ = ["ITEM_NAMES", "QUERY_NAMES", "Judgements", "read_judgements"]
+__all__ = ["ITEM_NAMES", "QUERY_NAMES", "JudgementFiles", "read_judgements"]
 
 QUERY_NAMES = ("query", "query_id", "query_text", "search_term")
 ITEM_NAMES = ("item", "item_id", "pid", "product_id", "sku")
@@ -36,7 +36,7 @@ LABEL_NAMES = ("label", "relevance", "score", "grade")
 
 
 @dataclass(frozen=True)
-class Judgements:
+class JudgementFiles:
     """The files, and the columns that have unusual names."""
 
     items: str
@@ -53,13 +53,13 @@ class Judgements:
     split_column: str | None = None
 
 
-def read_judgements(files: Judgements, output: Path, options: Options, progress: Progress) -> dict[str, Any]:
+def read_judgements(files: JudgementFiles, output: Path, options: ReadOptions, progress: Progress) -> dict[str, Any]:
     """Write the shop; the facts of its shop.json."""
     columns = find_item_columns(open_file(files.items), files.id_column, files.title_column, files.text_column)
     judged, left_out = open_file(files.judgements), options.left_out(output)
     pairs, split = _pairs(files, judged, columns.kind, options, left_out)
     records = _records(pairs)
-    source = Source(
+    source = ShopSource(
         keys=Keys(columns.kind),
         items=lambda: item_tables(columns),
         items_name=columns.file.name,
@@ -72,7 +72,7 @@ def read_judgements(files: Judgements, output: Path, options: Options, progress:
 
 
 def _pairs(
-    files: Judgements, judged: NamedFile, kind: Any, options: Options, left_out: LeftOut
+    files: JudgementFiles, judged: NamedFile, kind: Any, options: ReadOptions, left_out: LeftOut
 ) -> tuple[Any, dict[str, Any]]:
     """The good pairs: query, item, split, positive; and how they were split."""
     query = judged.column(files.query_column, QUERY_NAMES, "--query-column")

@@ -26,13 +26,13 @@ from ...files.checkpoint import unfinished
 from ...progress import Progress
 from ..shop.layout import Keys
 from ..shop.texts import item_text
-from .assemble import Options, Source, assemble
+from .assemble import ReadOptions, ShopSource, assemble
 from .items import text_or_null
 from .json_parts import PART, JsonParts
 from .prices import counted_prices, median_prices
 from .sessions import backwards
 
-__all__ = ["KuaiSearch", "read_kuaisearch"]
+__all__ = ["KuaiSearchFiles", "read_kuaisearch"]
 
 UNKNOWN = "UNKNOWN"
 TEXT, NUMBER, NUMBERS = pa.string(), pa.int64(), pa.list_(pa.int64())
@@ -57,7 +57,7 @@ NEEDED = ("items", "recall")
 
 
 @dataclass(frozen=True)
-class KuaiSearch:
+class KuaiSearchFiles:
     """What to read. lite: the smaller release; prices: whether to read the rank rows."""
 
     folder: Path
@@ -66,7 +66,7 @@ class KuaiSearch:
 
 
 def read_kuaisearch(
-    given: KuaiSearch, output: Path, options: Options, progress: Progress, part_bytes: int = PART
+    given: KuaiSearchFiles, output: Path, options: ReadOptions, progress: Progress, part_bytes: int = PART
 ) -> dict[str, Any]:
     """Write the shop; the facts of its shop.json. Parts beside the output of the same files are not read again."""
     paths = _paths(given)
@@ -88,7 +88,7 @@ def read_kuaisearch(
     return assemble(_source(given, tables), output, options, left_out, progress)
 
 
-def _paths(given: KuaiSearch) -> dict[str, list[Path]]:
+def _paths(given: KuaiSearchFiles) -> dict[str, list[Path]]:
     """The files of every table that is there."""
     if not given.folder.is_dir():
         raise InputError(f"no such folder: {given.folder}")
@@ -113,7 +113,7 @@ def _files(folder: Path, name: str) -> list[Path]:
     return [single] if single.is_file() else sorted((folder / name).glob("*.jsonl"))
 
 
-def _name(given: KuaiSearch, path: Path) -> str:
+def _name(given: KuaiSearchFiles, path: Path) -> str:
     return path.relative_to(given.folder).as_posix()
 
 
@@ -164,7 +164,7 @@ def _relevance(table: Any) -> Any:
 CONVERT = {"items": _items, "recall": _recall, "rank": _rank, "users": _users, "relevance": _relevance}
 
 
-def _source(given: KuaiSearch, tables: dict[str, list[JsonParts]]) -> Source:
+def _source(given: KuaiSearchFiles, tables: dict[str, list[JsonParts]]) -> ShopSource:
     def parts(name: str) -> Iterator[Any]:
         for one in tables.get(name, ()):
             yield from one.tables()
@@ -179,7 +179,7 @@ def _source(given: KuaiSearch, tables: dict[str, list[JsonParts]]) -> Source:
 
     files = [_name(given, one.path) for name in tables for one in tables[name]]
     relevance = list(parts("relevance"))
-    return Source(
+    return ShopSource(
         keys=Keys(NUMBER, NUMBER, NUMBER),
         items=items,
         items_name=_name(given, tables["items"][0].path),
@@ -209,8 +209,8 @@ def _with_price(table: Any, prices: NDArray[np.float64] | None) -> Any:
 def _notes(tables: dict[str, list[JsonParts]], parts: Callable[[str], Iterator[Any]]) -> list[str]:
     notes = [f"no {name} rows were read" for name in FIELDS if name not in tables]
     searches = [table.select(["session", "time"]) for table in parts("recall")]
-    whole = pa.concat_tables(searches)
-    back = int(backwards(whole["session"], pc.fill_null(whole["time"], 0).to_numpy()).sum())
+    table = pa.concat_tables(searches)
+    back = int(backwards(table["session"], pc.fill_null(table["time"], 0).to_numpy()).sum())
     if back:
         notes.append(f"{back:,} searches were listed after a later one of their session; the log is in order of time")
     return notes

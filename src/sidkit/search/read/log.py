@@ -18,7 +18,7 @@ from ...errors import SpecError
 from ...progress import Progress
 from ..shop.counts import EVENTS
 from ..shop.layout import Keys
-from .assemble import Options, Source, assemble
+from .assemble import ReadOptions, ShopSource, assemble
 from .items import find_item_columns, item_tables
 from .log_columns import LogColumns, find_log_columns
 from .log_rows import searches_of_rows
@@ -51,7 +51,7 @@ class LogFiles:
     columns: dict[str, str] = field(default_factory=dict)
 
 
-def read_log(files: LogFiles, output: Path, options: Options, progress: Progress) -> dict[str, Any]:
+def read_log(files: LogFiles, output: Path, options: ReadOptions, progress: Progress) -> dict[str, Any]:
     """Write the shop; the facts of its shop.json."""
     if files.gap <= 0:
         raise SpecError(f"--gap must be above 0, not {files.gap:g}")
@@ -71,7 +71,7 @@ def read_log(files: LogFiles, output: Path, options: Options, progress: Progress
             return iter([table])
 
     split = columns.names.get("split")
-    source = Source(
+    source = ShopSource(
         keys=keys,
         items=lambda: item_tables(items),
         items_name=items.file.name,

@@ -29,8 +29,8 @@ def in_order(tables: Iterable[Any], position: NDArray[np.int64], scratch: Path, 
         return
     size = max(rows, -(-len(position) // BUCKETS))
     if len(position) <= size:
-        whole = pa.concat_tables(list(tables)).combine_chunks()
-        yield whole.take(np.argsort(position))
+        table = pa.concat_tables(list(tables)).combine_chunks()
+        yield table.take(np.argsort(position))
         return
     scratch.mkdir(parents=True, exist_ok=True)
     try:

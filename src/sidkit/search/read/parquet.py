@@ -76,11 +76,13 @@ def open_file(path: str | Path) -> NamedFile:
     rows = 0
     for file in files:
         with readable(file), pq.ParquetFile(for_arrow(file)) as opened:
-            found = {field.name: field.type for field in opened.schema_arrow}
+            columns = {field.name: field.type for field in opened.schema_arrow}
             rows += opened.metadata.num_rows
-        if types and list(found) != list(types):
-            raise InputError(f"the files of {path} differ in their columns: {', '.join(types)} and {', '.join(found)}")
-        types = found
+        if types and list(columns) != list(types):
+            raise InputError(
+                f"the files of {path} differ in their columns: {', '.join(types)} and {', '.join(columns)}"
+            )
+        types = columns
     if not rows:
         raise InputError(f"{path} holds no rows")
     return NamedFile(str(path), files, types, rows)

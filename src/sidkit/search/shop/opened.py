@@ -94,8 +94,8 @@ class Shop:
             raise InputError(f"a split is 'train' or 'test', not {split!r}")
         parts = list(self.batches("log", columns, split))
         names = columns or TABLES["log"]
-        whole = schema("log", self.keys)
-        return pa.Table.from_batches(parts, pa.schema([whole.field(name) for name in names]))
+        every = schema("log", self.keys)
+        return pa.Table.from_batches(parts, pa.schema([every.field(name) for name in names]))
 
     def pairs(self, kind: str) -> Any:
         """The test set of `click` or `order`: query-item pairs."""

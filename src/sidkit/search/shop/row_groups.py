@@ -57,7 +57,7 @@ class RowGroups:
         self._file = pq.ParquetWriter(self.path, self.schema, compression="zstd")
 
     def _flush(self, rows: int) -> None:
-        whole = pa.concat_tables(self._waiting)
-        self._file.write_table(whole.slice(0, rows).combine_chunks(), row_group_size=rows)
-        self._waiting = [whole.slice(rows)]
+        waiting = pa.concat_tables(self._waiting)
+        self._file.write_table(waiting.slice(0, rows).combine_chunks(), row_group_size=rows)
+        self._waiting = [waiting.slice(rows)]
         self._count -= rows

@@ -17,6 +17,6 @@ Nothing of what decides clicks is written, except through titles, keywords and t
 
 from __future__ import annotations
 
-from .make import Plan, simulate_shop
+from .make import ShopPlan, simulate_shop
 
-__all__ = ["Plan", "simulate_shop"]
+__all__ = ["ShopPlan", "simulate_shop"]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .draws import gaussian
-from .engine import Index
+from .engine import SearchIndex
 from .items import SLOTS
 from .people import People
 from .queries import Typed
-from .sessions import INTENTS, Records
+from .sessions import INTENTS, SearchRecords
 from .world import World
 
 __all__ = ["choose_targets", "click", "order", "utilities"]
@@ -33,7 +33,7 @@ LEAF, BRAND, WHO, COLOUR = (SLOTS.index(name) for name in ("leaf", "brand", "who
 
 
 def choose_targets(
-    candidates: NDArray[np.int32], user: NDArray[np.int32], u: NDArray[np.float64], index: Index, people: People,
+    candidates: NDArray[np.int32], user: NDArray[np.int32], u: NDArray[np.float64], index: SearchIndex, people: People,
     world: World, seed: int,
 ) -> NDArray[np.int32]:  # fmt: skip
     """The item that each user has in mind: of (n, m) candidates the one they like best, with some chance."""
@@ -42,7 +42,7 @@ def choose_targets(
 
 
 def utilities(
-    shown: NDArray[np.int32], records: Records, typed: Typed, target: NDArray[np.int32], index: Index, people: People,
+    shown: NDArray[np.int32], records: SearchRecords, typed: Typed, target: NDArray[np.int32], index: SearchIndex, people: People,
     world: World, seed: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
     """(relevance, taste) of every result: (n, 20) each."""
@@ -62,7 +62,7 @@ def utilities(
 
 
 def _taste(
-    items: NDArray[np.int32], user: NDArray[np.int32], index: Index, people: People, world: World, seed: int
+    items: NDArray[np.int32], user: NDArray[np.int32], index: SearchIndex, people: People, world: World, seed: int
 ) -> NDArray[np.float64]:
     words, style = index.traits.words[items], people.style[user][:, None]
     leaf, colour, who = words[..., LEAF], words[..., COLOUR], words[..., WHO]

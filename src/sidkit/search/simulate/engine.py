@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from .draws import stream
 from .items import SLOTS, Traits
 from .queries import Typed
-from .sessions import INTENTS, Records
+from .sessions import INTENTS, SearchRecords
 from .world import World
 
-__all__ = ["Index", "build_index", "draw_targets", "results"]
+__all__ = ["SearchIndex", "build_index", "draw_targets", "results"]
 
 NARROW, WIDE = 36, 20  # candidates from the items that match kind and brand, and from the whole category
 PAGE = 20  # most results shown
@@ -48,7 +48,7 @@ class _Order:
 
 
 @dataclass(frozen=True, eq=False)
-class Index:
+class SearchIndex:
     """The items by category and kind, and by category and brand."""
 
     traits: Traits
@@ -57,13 +57,13 @@ class Index:
     by_brand: _Order
 
 
-def build_index(traits: Traits, seed: int) -> Index:
+def build_index(traits: Traits, seed: int) -> SearchIndex:
     n = len(traits)
     appeal = np.power(1.0 + stream(seed, "appeal").permutation(n), -APPEAL, dtype=np.float64)
     words = traits.words.astype(np.int32)
     by_kind = _code(words[:, LEAF], words[:, KIND] + 1, words[:, BRAND])
     by_brand = _code(words[:, LEAF], words[:, BRAND], words[:, KIND] + 1)
-    return Index(traits, np.log(appeal).astype(np.float32), _ordered(by_kind, appeal), _ordered(by_brand, appeal))
+    return SearchIndex(traits, np.log(appeal).astype(np.float32), _ordered(by_kind, appeal), _ordered(by_brand, appeal))
 
 
 def _code(leaf: Any, second: Any, third: Any) -> Any:
@@ -75,14 +75,19 @@ def _ordered(code: NDArray[np.int32], appeal: NDArray[np.float64]) -> _Order:
     return _Order(rows.astype(np.int32), code[rows], np.concatenate([[0.0], np.cumsum(appeal[rows])]))
 
 
-def draw_targets(index: Index, leaf: NDArray[np.int64], u: NDArray[np.float64]) -> NDArray[np.int32]:
+def draw_targets(index: SearchIndex, leaf: NDArray[np.int64], u: NDArray[np.float64]) -> NDArray[np.int32]:
     """Items of a category by their appeal, one per number u: (n, m); any item where the category has none."""
     drawn = index.by_kind.draw(_code(leaf, 0, 0), _code(leaf + 1, 0, 0), u)
     return np.where(drawn < 0, index.by_kind.draw(np.zeros_like(leaf), np.full_like(leaf, 1 << 30), u), drawn)
 
 
 def results(
-    index: Index, records: Records, typed: Typed, target: NDArray[np.int32], world: World, rng: np.random.Generator
+    index: SearchIndex,
+    records: SearchRecords,
+    typed: Typed,
+    target: NDArray[np.int32],
+    world: World,
+    rng: np.random.Generator,
 ) -> NDArray[np.int32]:
     """What is shown for each query: (n, 20) items, best first, -1 where there are no more."""
     shown = _candidates(index, records, typed, target, world, rng)
@@ -106,7 +111,12 @@ def results(
 
 
 def _candidates(
-    index: Index, records: Records, typed: Typed, target: NDArray[np.int32], world: World, rng: np.random.Generator
+    index: SearchIndex,
+    records: SearchRecords,
+    typed: Typed,
+    target: NDArray[np.int32],
+    world: World,
+    rng: np.random.Generator,
 ) -> NDArray[np.int32]:
     n, leaf = len(records), records.leaf.astype(np.int64)
     words = index.traits.words[target].astype(np.int64)
@@ -119,17 +129,17 @@ def _candidates(
     low, high = (_code(leaf[only_brand], brand[only_brand] + more, 0) for more in (0, 1))
     narrow[only_brand] = index.by_brand.draw(low, high, u[only_brand, :NARROW])
     wide = draw_targets(index, leaf, u[:, NARROW:])
-    found = np.concatenate([np.where(narrow < 0, wide[:, :1], narrow), wide], axis=1)
+    candidates = np.concatenate([np.where(narrow < 0, wide[:, :1], narrow), wide], axis=1)
     weak = np.flatnonzero(typed.word >= 0)
     if len(weak):
-        found[weak] = _of_word(index, typed.word[weak], u[weak], world, rng)
+        candidates[weak] = _of_word(index, typed.word[weak], u[weak], world, rng)
     known = np.array([KNOWN[name] for name in INTENTS])[records.intent]
-    found[:, 0] = np.where(rng.random(n) < known, target, found[:, 0])
-    return found
+    candidates[:, 0] = np.where(rng.random(n) < known, target, candidates[:, 0])
+    return candidates
 
 
 def _of_word(
-    index: Index, word: NDArray[np.int64], u: NDArray[np.float64], world: World, rng: np.random.Generator
+    index: SearchIndex, word: NDArray[np.int64], u: NDArray[np.float64], world: World, rng: np.random.Generator
 ) -> NDArray[np.int32]:
     """Items of the categories that a weak word leads to."""
     counts = np.array([len(known) for known in world.leaves_of_word])

@@ -13,38 +13,38 @@ from numpy.typing import NDArray
 from ..shop.lists import lists
 from .behaviour import choose_targets, click, order, utilities
 from .draws import stream, uniform
-from .engine import Index, draw_targets, results
+from .engine import SearchIndex, draw_targets, results
 from .people import People, user_names
 from .queries import type_queries
-from .sessions import INTENTS, Records
+from .sessions import INTENTS, SearchRecords
 from .world import World
 
-__all__ = ["Stage", "draw_log"]
+__all__ = ["Scene", "draw_log"]
 
 BLOCK = 4096  # searches
 CHOICES = 8  # items among which a user finds the one to have in mind
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class Scene:
     """All that a log is drawn from."""
 
-    records: Records
-    index: Index
+    records: SearchRecords
+    index: SearchIndex
     people: People
     world: World
     seed: int
 
 
-def draw_log(stage: Stage, test_from: int) -> Iterator[Any]:
+def draw_log(scene: Scene, test_from: int) -> Iterator[Any]:
     """Tables in the layout of log.parquet, with rows of items for ids, and the intent of each search."""
-    for block, start in enumerate(range(0, len(stage.records), BLOCK)):
-        yield _block(stage, stage.records.part(start, start + BLOCK), stream(stage.seed, "log", block), test_from)
+    for block, start in enumerate(range(0, len(scene.records), BLOCK)):
+        yield _block(scene, scene.records.part(start, start + BLOCK), stream(scene.seed, "log", block), test_from)
 
 
-def _block(stage: Stage, records: Records, rng: np.random.Generator, test_from: int) -> Any:
-    index, people, world, seed = stage.index, stage.people, stage.world, stage.seed
-    target = _targets(stage, records)
+def _block(scene: Scene, records: SearchRecords, rng: np.random.Generator, test_from: int) -> Any:
+    index, people, world, seed = scene.index, scene.people, scene.world, scene.seed
+    target = _targets(scene, records)
     typed = type_queries(records, index.traits.words[target], people, world, rng)
     shown = results(index, records, typed, target, world, rng)
     relevance, taste = utilities(shown, records, typed, target, index, people, world, seed)
@@ -65,12 +65,12 @@ def _block(stage: Stage, records: Records, rng: np.random.Generator, test_from: 
     )
 
 
-def _targets(stage: Stage, records: Records) -> NDArray[np.int32]:
+def _targets(scene: Scene, records: SearchRecords) -> NDArray[np.int32]:
     """The item that the user of each search has in mind: one for the whole session."""
-    drawn = [uniform(stage.seed, "target", records.session, k) for k in range(2 * CHOICES)]
+    drawn = [uniform(scene.seed, "target", records.session, k) for k in range(2 * CHOICES)]
     u = np.stack(drawn, axis=1)
-    candidates = draw_targets(stage.index, records.leaf.astype(np.int64), u[:, :CHOICES])
-    return choose_targets(candidates, records.user, u[:, CHOICES:], stage.index, stage.people, stage.world, stage.seed)
+    candidates = draw_targets(scene.index, records.leaf.astype(np.int64), u[:, :CHOICES])
+    return choose_targets(candidates, records.user, u[:, CHOICES:], scene.index, scene.people, scene.world, scene.seed)
 
 
 def _lists(rows: NDArray[np.int32], which: NDArray[np.bool_]) -> Any:

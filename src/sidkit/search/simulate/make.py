@@ -16,18 +16,18 @@ from ..shop import Draft, Keys, write_shop
 from ..split import require_share, time_boundary
 from .engine import build_index
 from .items import SLOTS, Traits, draw_items, leaf_shares
-from .log import Stage, draw_log
+from .log import Scene, draw_log
 from .people import draw_people, users_table
 from .sessions import draw_records
 from .world import make_world
 
-__all__ = ["Plan", "Simulation", "simulate_shop"]
+__all__ = ["ShopPlan", "Simulation", "simulate_shop"]
 
 FEWEST = 200  # items: each category should have some
 
 
 @dataclass(frozen=True)
-class Plan:
+class ShopPlan:
     """What to simulate. rows: searches; users: people who search."""
 
     items: int
@@ -38,7 +38,7 @@ class Plan:
     pairs: int = 30_000
 
     @classmethod
-    def of(cls, items: int, rows: int | None = None, users: int | None = None, **others: Any) -> Plan:
+    def of(cls, items: int, rows: int | None = None, users: int | None = None, **others: Any) -> ShopPlan:
         """Two searches per item and one user per twelve searches, unless they are given."""
         rows = 2 * items if rows is None else rows
         return cls(items, rows, max(1, rows // 12) if users is None else users, **others)
@@ -55,7 +55,7 @@ class Plan:
 class Simulation:
     """The tables of a plan. Items come first: the log is drawn from their traits."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ShopPlan) -> None:
         self.plan = plan
         self.people = draw_people(plan.users, plan.seed)
         self._traits: list[Traits] = []
@@ -74,13 +74,13 @@ class Simulation:
         self._traits.clear()
         records = self.records.within(np.unique(traits.words[:, SLOTS.index("leaf")]))
         index = build_index(traits, self.plan.seed)
-        yield from draw_log(Stage(records, index, self.people, self.world, self.plan.seed), self.test_from)
+        yield from draw_log(Scene(records, index, self.people, self.world, self.plan.seed), self.test_from)
 
     def users(self) -> Any:
         return users_table(self.people)
 
 
-def simulate_shop(output: Path, plan: Plan, progress: Progress | None = None) -> dict[str, Any]:
+def simulate_shop(output: Path, plan: ShopPlan, progress: Progress | None = None) -> dict[str, Any]:
     """Write the shop of a plan; the facts of its shop.json. The same plan gives the same bytes."""
     made = Simulation(plan)
     facts = {

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..grammar.vocabulary import leaves
 from .items import SLOTS, brand_names
 from .people import People
-from .sessions import INTENTS, Records
+from .sessions import INTENTS, SearchRecords
 from .world import World
 
 __all__ = ["Typed", "type_queries"]
@@ -54,7 +54,7 @@ class Typed:
 
 
 def type_queries(
-    records: Records, target: NDArray[np.int8], people: People, world: World, rng: np.random.Generator
+    records: SearchRecords, target: NDArray[np.int8], people: People, world: World, rng: np.random.Generator
 ) -> Typed:
     """target: (n, 12) the words of the item that each user has in mind."""
     n = len(records)

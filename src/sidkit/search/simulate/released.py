@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import StoreError
 from ...files.atomic import replace_folder
 from ...progress import Progress, Silent
-from .make import Plan, Simulation
+from .make import ShopPlan, Simulation
 
 __all__ = ["write_released"]
 
@@ -21,7 +21,7 @@ TABLES = ("items", "recall", "rank", "users")
 UNKNOWN = "UNKNOWN"
 
 
-def write_released(output: Path, plan: Plan, progress: Progress | None = None) -> dict[str, int]:
+def write_released(output: Path, plan: ShopPlan, progress: Progress | None = None) -> dict[str, int]:
     """Write items, recall, rank and users, each as FOLDER/train.jsonl; how many lines each has."""
     if output.is_dir() and {entry.name for entry in output.iterdir()} - set(TABLES):
         raise StoreError(f"{output} has other files in it; name another folder to write")

@@ -17,7 +17,7 @@ from .draws import stream, uniform
 from .people import People
 from .world import World
 
-__all__ = ["INTENTS", "Records", "draw_records"]
+__all__ = ["INTENTS", "SearchRecords", "draw_records"]
 
 INTENTS = ("weak", "broad", "precise")
 FIRST_INTENT = (0.25, 0.5, 0.25)  # of a session
@@ -29,7 +29,7 @@ CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class SearchRecords:
     """n searches in the order of time, 19 bytes each; session numbers rise with the start of the session."""
 
     time: NDArray[np.int64]
@@ -41,18 +41,18 @@ class Records:
     def __len__(self) -> int:
         return len(self.time)
 
-    def part(self, start: int, stop: int) -> Records:
+    def part(self, start: int, stop: int) -> SearchRecords:
         """Some of them."""
         names = ("time", "user", "session", "leaf", "intent")
-        return Records(*(getattr(self, name)[start:stop] for name in names))
+        return SearchRecords(*(getattr(self, name)[start:stop] for name in names))
 
-    def within(self, leaves: NDArray[np.int8]) -> Records:
+    def within(self, leaves: NDArray[np.int8]) -> SearchRecords:
         """The same, with searches in categories without items turned to others. leaves: (l,) sorted, with items."""
         at = np.searchsorted(leaves, self.leaf) % len(leaves)
         return replace(self, leaf=leaves[at])
 
 
-def draw_records(n: int, people: People, world: World, shares: NDArray[np.float64], seed: int) -> Records:
+def draw_records(n: int, people: People, world: World, shares: NDArray[np.float64], seed: int) -> SearchRecords:
     """n searches; shares: (L,) how many items each category has."""
     lengths = np.minimum(stream(seed, "lengths").geometric(LENGTH, size=n), 6)
     sessions = int(np.searchsorted(np.cumsum(lengths), n)) + 1
@@ -69,7 +69,7 @@ def draw_records(n: int, people: People, world: World, shares: NDArray[np.float6
     time = np.repeat(start, lengths) + _within(wait, lengths)
     order = np.argsort(time, kind="stable")
     session = session[order]
-    return Records(time[order], user[session], session, leaf[session], intent[order])
+    return SearchRecords(time[order], user[session], session, leaf[session], intent[order])
 
 
 def _within(values: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
