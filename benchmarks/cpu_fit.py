@@ -5,8 +5,8 @@
 
 Each repeat times, one after the other, the bare products of every level by the best BLAS here (those of one pass; a
 fit makes 25 of each), the fit, the encoding of all rows and of single rows. Then, once: peak memory above the input in
-a process of its own, at the full number of rows and a quarter of it; and how many tokens change with the company a row
-is encoded in (batches of 1, 7, 256, 4096 and all, one thread and all). Results, with machine and versions, go to
+a separate process, at the full number of rows and a quarter of it; and how many tokens change with the rows that a row
+is encoded with (batches of 1, 7, 256, 4096 and all, one thread and all). Results, with machine and versions, go to
 benchmarks/results/cpu_fit.json.
 """
 
@@ -37,12 +37,12 @@ def one_round(x):
     rng = np.random.default_rng(1)
     books = [x[rng.choice(len(x), size, replace=False)] for size in SIZES]
     products = sum(min(sgemm(x, book).values()) for book in books)
-    spec, kept = sidkit.prq_kmeans(sizes=SIZES, top_k=5, beta=15.0, iterations=ITERATIONS), []
-    fit = seconds(lambda: kept.append(spec.fit(x)))
-    encode = seconds(lambda: kept[0].encode(x))
+    spec, fits = sidkit.prq_kmeans(sizes=SIZES, top_k=5, beta=15.0, iterations=ITERATIONS), []
+    fit = seconds(lambda: fits.append(spec.fit(x)))
+    encode = seconds(lambda: fits[0].encode(x))
     again = sum(min(sgemm(x, book).values()) for book in books)
     products = min(products, again)  # before and after, so that a slow moment does not flatter
-    return {"products of a pass": products, "fit": fit, "encode": encode, "one row": median_of_one(kept[0], x)}
+    return {"products of a pass": products, "fit": fit, "encode": encode, "one row": median_of_one(fits[0], x)}
 
 
 def median_of_one(fitted, x):
@@ -56,7 +56,7 @@ def median_of_one(fitted, x):
 
 
 def memory(rows):
-    """Bytes above the input that fit and encode take at most, in a process of its own; codes apart."""
+    """Bytes above the input that fit and encode take at most, in a separate process, without the codes."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import re, numpy as np, sidkit\nfrom cpu_pass import planted\nfrom sidkit.engine import native\n"
@@ -76,14 +76,14 @@ def memory(rows):
 def company(x, threads):
     """How many tokens of rows differ when they are encoded in other batches, or by other numbers of threads."""
     fitted = sidkit.prq_kmeans(sizes=SIZES, top_k=5, beta=15.0, iterations=3).fit(x)
-    whole = limited(threads, lambda: fitted.encode(x))
+    expected = limited(threads, lambda: fitted.encode(x))
     changed = {}
     for count in sorted({1, threads}):
         for batch in (*BATCHES, len(x)):
             parts = range(0, len(x), batch)
             codes = limited(count, lambda: np.concatenate([fitted.encode(x[i : i + batch]) for i in parts]))  # noqa: B023
-            changed[f"{count} threads, batches of {batch}"] = int((codes != whole).sum())
-    return {"tokens": whole.size, "changed": changed}
+            changed[f"{count} threads, batches of {batch}"] = int((codes != expected).sum())
+    return {"tokens": expected.size, "changed": changed}
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
     python benchmarks/cpu_pass.py                      1,000,000 rows, three repeats, some minutes
     python benchmarks/cpu_pass.py --rows 200000 --repeats 8 --patience 30
-                                                       where others use the machine: short times, taken when they rest
+                                                       short times, measured while others do not use the machine
 
 Everything in a repeat runs one after the other, so ratios compare like with like; the yardstick is the best of numpy
 and torch on the same product, in the same repeat. The summary compares the least times of all repeats. Peers run in
@@ -50,16 +50,16 @@ def planted(n, d, size, seed=0):
 
 def centroids_of(x, size):
     """A codebook a few passes into its fit."""
-    some = x[:200_000]
-    c = some[np.random.default_rng(1).choice(len(some), size, replace=False)].astype(np.float64)
+    rows = x[:200_000]
+    c = rows[np.random.default_rng(1).choice(len(rows), size, replace=False)].astype(np.float64)
     for _ in range(3):
-        mass, total, _ = native.soft_sums(some, cpu.book(c, "cosine", some), 2, 15.0, 0.5)
+        mass, total, _ = native.soft_sums(rows, cpu.book(c, "cosine", rows), 2, 15.0, 0.5)
         c = np.where(mass[:, None] > 0, total / np.maximum(mass, 1e-300)[:, None], c)
     return c
 
 
 def others_rest(patience, window=0.5):
-    """Wait, so many seconds at most, until nobody uses the machine, or only processes that give way (nice)."""
+    """Wait until nobody uses the machine, or only processes with low priority (nice); at most `patience` seconds."""
 
     def idle_and_all():
         fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
@@ -85,7 +85,7 @@ def seconds(f):
 
 
 def limited(threads, f):
-    """f with every library held to this many threads."""
+    """f with every library limited to this number of threads."""
     torch.set_num_threads(threads)
     os.environ["SIDKIT_THREADS"] = str(threads)
     with threadpoolctl.threadpool_limits(threads):
@@ -102,12 +102,12 @@ def sgemm(x, c):
         for start in range(0, len(x), block):
             multiply(start, min(block, len(x) - start))
 
-    ways = {
+    products = {
         "numpy 8192": lambda: by(lambda s, m: np.matmul(x[s : s + m], c.T, out=out[:m]), 8192),
         "torch 8192": lambda: by(lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), 8192),
         "torch 2048": lambda: by(lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), 2048),
     }
-    return {f"sgemm {name}": seconds(f) for name, f in ways.items()}
+    return {f"sgemm {name}": seconds(f) for name, f in products.items()}
 
 
 def native_pass(x, c, k, screen=1):
@@ -123,15 +123,15 @@ def float_pass(x, book, k):
 
 
 def numpy_pass(x, c, k):
-    """The pure path: the engine's own functions, chunk by chunk."""
+    """The path without compiled kernels: the functions of the engine, chunk by chunk."""
     spec, clusters, total = KMeans(len(c), "cosine", k), Centroids(c, "cosine"), None
-    kept, native.ready = native.ready, lambda *_: False  # whatever the engine would choose
+    chosen, native.ready = native.ready, lambda *_: False  # whatever the engine would choose
     try:
         for start in range(0, len(x), 1 << 14):
             part = spec.statistics(clusters, x[start : start + (1 << 14)], None)
             total = part if total is None else [a + b for a, b in zip(total, part, strict=True)]
     finally:
-        native.ready = kept
+        native.ready = chosen
 
 
 def rescored(x):
@@ -149,10 +149,10 @@ def torch_pass(x, c):
     tx, tc = torch.from_numpy(x), torch.from_numpy(c.astype(np.float32))
     total, mass = torch.zeros(c.shape), torch.zeros(len(c))
     for start in range(0, len(x), 2048):
-        some = tx[start : start + 2048]
-        best = (some @ tc.T).max(dim=1).indices
-        total.index_add_(0, best, some)
-        mass.index_add_(0, best, torch.ones(len(some)))
+        rows = tx[start : start + 2048]
+        best = (rows @ tc.T).max(dim=1).indices
+        total.index_add_(0, best, rows)
+        mass.index_add_(0, best, torch.ones(len(rows)))
 
 
 PEER = """
@@ -223,7 +223,7 @@ def semantic_id(x, threads):
 
 
 def ratios(times):
-    """Every time over the best bare product beside it."""
+    """Every time over the best bare product of the same repeat."""
     bare = min(value for name, value in times.items() if name.startswith("sgemm"))
     return {name: round(value / bare, 3) for name, value in times.items()}
 
@@ -282,7 +282,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument(
-        "--patience", type=float, default=0.0, help="wait so long for an idle machine, before each time"
+        "--patience", type=float, default=0.0, help="seconds to wait for an idle machine before each measurement"
     )
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()

@@ -36,26 +36,24 @@ def measure(folder):
     texts = pq.read_table(folder / "items.parquet").column("text").to_pylist()
     drawn = np.random.default_rng(0).choice(len(texts), min(DRAWN, len(texts)), replace=False)
     truth = nearest(unit(np.load(folder / "embedding.npy").astype(np.float32)), drawn)
-    told = {"items": len(texts)}
+    figures = {"items": len(texts)}
     for name, (model, d) in ENCODERS.items():
         start = time.process_time()
         rows = encoder.choose(model, texts, d).embed(texts)
         seconds = time.process_time() - start
-        kept = [len(np.intersect1d(a, b)) for a, b in zip(nearest(rows, drawn), truth, strict=True)]
-        told[name] = {"agreement": float(np.mean(kept) / NEAREST), "texts per second of cpu": len(texts) / seconds}
-    return told
+        shared = [len(np.intersect1d(a, b)) for a, b in zip(nearest(rows, drawn), truth, strict=True)]
+        figures[name] = {"agreement": float(np.mean(shared) / NEAREST), "texts per second of cpu": len(texts) / seconds}
+    return figures
 
 
 def main():
     data = Path(sys.argv[1])
     folders = sorted(folder for folder in data.iterdir() if (folder / "embedding.npy").is_file())
-    found = {"machine": machine(), "datasets": {folder.name: measure(folder) for folder in folders}}
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
-    for name, told in found["datasets"].items():
-        shown = (
-            f"{key}: {told[key]['agreement']:.3f} ({told[key]['texts per second of cpu']:,.0f}/s)" for key in ENCODERS
-        )
-        print(name, *shown, sep="   ")
+    results = {"machine": machine(), "datasets": {folder.name: measure(folder) for folder in folders}}
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    for name, figures in results["datasets"].items():
+        shown = ((key, figures[key]["agreement"], figures[key]["texts per second of cpu"]) for key in ENCODERS)
+        print(name, *(f"{key}: {agreement:.3f} ({speed:,.0f}/s)" for key, agreement, speed in shown), sep="   ")
 
 
 if __name__ == "__main__":

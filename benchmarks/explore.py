@@ -25,7 +25,7 @@ from sidkit.explore.catalogue import read
 from sidkit.explore.pages import Pages
 from sidkit.sids.table import SidTable
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "explore"))
 from explored import large_shop
 
 RESULTS = Path(__file__).with_name("results") / "explore.json"
@@ -44,21 +44,20 @@ def timed(work, repeats=5):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, default=1_000_000)
-    n, kept = parser.parse_args().items, []
-    with TemporaryDirectory() as place:
-        folder = Path(place)
+    n, catalogues = parser.parse_args().items, []
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         large_shop(folder, n)
         table = SidTable.from_parquet(folder / "sids.parquet")
         SidTable(table.ids, table.codes[:, ::-1].copy(), table.sizes[::-1]).to_parquet(folder / "other.parquet")
         vectors = Lines(np.random.default_rng(1).standard_normal((n, 128), np.float32), table.ids)
         tables = folder / "sids.parquet", folder / "other.parquet"
-        times = {
-            "read and index": timed(lambda: kept.append(read(*tables, folder / "items.parquet", "title", vectors)), 1)
-        }
+        items = folder / "items.parquet"
+        times = {"read and index": timed(lambda: catalogues.append(read(*tables, items, "title", vectors)), 1)}
     item = "P7"
 
     def fresh():
-        return Pages(kept[0])  # nothing remembered
+        return Pages(catalogues[0])  # nothing remembered
 
     for name, work in {
         "first token": lambda: fresh().node("a", ()),
@@ -66,8 +65,8 @@ def main():
         "last page of items": lambda: fresh().members("a", (), (n - 1) // 25),
         "an item": lambda: fresh().item(item),
         "surprises of an item": lambda: fresh().near(item, "a"),
-        "the other table, all items": lambda: fresh().beside("a", ()),
-        "the other table, one token deep": lambda: fresh().beside("a", (0,)),
+        "the other table, all items": lambda: fresh().counterpart("a", ()),
+        "the other table, one token deep": lambda: fresh().counterpart("a", (0,)),
         **{f"search {query!r}": (lambda q=query: fresh().search(q)) for query in ("s", "brand77 st", "P99", "nothing")},
     }.items():
         times[name] = timed(work)

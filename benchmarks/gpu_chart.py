@@ -43,7 +43,7 @@ def points(found: dict[str, Any]) -> list[Point]:
     for row in found["kernels"]:
         kernel, k = row["kernel"], row.get("top_k")
         place = row["flop"] / row["bytes"] if row["bytes"] else 0.0, row["flop"] / row["ms"] / 1e9
-        if kernel in ("top_kernel", "dense_kernel"):
+        if kernel in ("fit_kernel", "top_kernel", "dense_kernel"):  # top_kernel: its name in older results
             group = "scores, hard" if k == 1 else "scores, top-5"
             fused = " + sums" if kernel == "dense_kernel" else ""
             marks.append(Point(f"K = {row['K']}{fused}{', top-5' if k > 1 else ''}", *place, group))

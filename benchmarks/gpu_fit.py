@@ -22,6 +22,7 @@ import torch
 
 import sidkit
 from sidkit.engine.cuda import engine as cuda
+from sidkit.engine.steps import CarryStep
 from sidkit.geometry import unit
 from sidkit.rows.cuda import SPARE, DeviceRows, Resident, Streamed
 from sidkit.rows.sources import ArraySource
@@ -190,7 +191,7 @@ def kernels(x: torch.Tensor, half: torch.Tensor, sizes: tuple[int, ...]) -> list
             took = {e.key: e.self_device_time_total / 1e3 for e in trace.key_averages()}
             score, pairs = 2.0 * n * K * d, n * k
             for name, flop, moved in (
-                ("top_kernel", score, 2 * n * d + 8 * pairs + 4 * n),
+                ("fit_kernel", score, 2 * n * d + 8 * pairs + 4 * n),
                 ("dense_kernel", 2 * score, 2 * n * d + 4 * n),
                 ("scatter_kernel", 0.0, 16 * pairs),
                 ("sum_kernel", 2.0 * pairs * d, 2 * n * d + 8 * pairs),
@@ -201,7 +202,7 @@ def kernels(x: torch.Tensor, half: torch.Tensor, sizes: tuple[int, ...]) -> list
     part = x[: n // 4]
     out, codes = torch.empty(part.shape, dtype=torch.float16, device=x.device), _random_codes(n // 4, sizes[0])
     books = [x[0], half[: sizes[0]].float()]
-    plan = cuda.steps([(None, -1, 0.0, True), (books[0], -1, 0.0, True), (books[1], 0, 0.0, True)], x)
+    plan = cuda.plan_carry([CarryStep(), CarryStep(books[0]), CarryStep(books[1], column=0)], x)
     took_ms = milliseconds(lambda: cuda.carried(part, plan, codes, 0, out))
     moved = len(part) * (6 * d + 4)
     table.append({"kernel": "carry_kernel", "ms": took_ms, "flop": 14.0 * part.numel(), "bytes": moved})
@@ -233,7 +234,7 @@ def wide(d: int, K: int, n: int, seed: int) -> dict[str, Any]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
         cuda.soft_sums(x, book, 5, BETA, SCALE)
         torch.cuda.synchronize()
-    score = sum(e.self_device_time_total for e in trace.key_averages() if e.key == "top_kernel") / 1e3
+    score = sum(e.self_device_time_total for e in trace.key_averages() if e.key == "fit_kernel") / 1e3
     flops = 2.0 * n * K * d / 1e9
     return {
         "d": d, "K": K, "rows": n, "pass_ms": whole, "score_ms": score, "score_tflops": flops / score,

@@ -58,7 +58,7 @@ def make(folder):
 
 
 def limited(*words):
-    """Seconds and peak resident bytes of a sidkit command whose private memory is held to LIMIT."""
+    """Seconds and peak resident bytes of a sidkit command whose private memory is limited to LIMIT."""
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "sidkit", *words],
@@ -148,11 +148,11 @@ def main() -> None:
     if options.what == "make":
         return make(options.folder)
     native.prepare(float("inf"))
-    found = {"run": run, "streaming": streaming, "growth": growth}[options.what](options.folder)
-    found["command"] = re.sub(r"\S+$", "DIR", " ".join(sys.argv))
-    print(json.dumps(found, indent=1))
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps(kept | {options.what: found, "machine": machine()}, indent=1) + "\n")
+    result = {"run": run, "streaming": streaming, "growth": growth}[options.what](options.folder)
+    result["command"] = re.sub(r"\S+$", "DIR", " ".join(sys.argv))
+    print(json.dumps(result, indent=1))
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps(results | {options.what: result, "machine": machine()}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""A fit by Ray workers beside the same fit in one process: time, bytes and memory.
+"""A fit by Ray workers compared with the same fit in one process: time, bytes and memory.
 
     python benchmarks/ray_fit.py time    --rows 2000000 --output benchmarks/results/ray_fit.json
     python benchmarks/ray_fit.py memory  --output benchmarks/results/ray_memory.json
     python benchmarks/ray_fit.py costs   --output benchmarks/results/ray_costs.json
 
 time     2M x 128, 1024-512-128, top-k 5: two threads of one process, then two workers of one thread each, in turns.
-         Start-up (Ray, workers, reading) is told apart. Tokens must be equal. Passes cost the same whatever their
-         number, so a few tell the ratio.
-memory   the driver's peak resident memory for growing numbers of rows, each in a process of its own.
-costs    what the model in docs/scale.md needs: multiply-adds a second of a core, the cost of a job, of adding up.
+         Start-up (Ray, workers, reading) is measured separately. Tokens must be equal. All passes cost the same,
+         so the ratio of a few is that of many.
+memory   the driver's peak resident memory for growing numbers of rows, each in a separate process.
+costs    what the model in docs/scale.md needs: multiply-adds a second of a core, the cost of a task, of an addition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def rows_of(n: int, d: int = D) -> np.ndarray:
 
 
 def prepared(n: int, folder: str) -> Path:
-    """The file of so many rows in a folder, written if it is not there."""
+    """The file of n rows in a folder, written if it is not there."""
     path = Path(folder) / f"rows-{n}.npy"
     if not path.exists():
         np.save(path, rows_of(n))
@@ -95,16 +95,16 @@ def measure_time(args: argparse.Namespace) -> dict[str, object]:
         startup = time.perf_counter() - began
         sent: list[int] = []
         back: list[int] = []
-        run = rows.crew.run
+        run = rows.pool.run
 
-        def watched(jobs, shared, progress):  # type: ignore[no-untyped-def]
-            found = run(jobs, shared, progress)
-            if jobs and jobs[0].verb == "reduce":
+        def watched(tasks, shared, progress):  # type: ignore[no-untyped-def]
+            references = run(tasks, shared, progress)
+            if tasks and tasks[0].verb == "reduce":
                 sent.append(serialized(shared))
-                back.append(max(serialized(value) for value in rows.crew.get(found)))
-            return found
+                back.append(max(serialized(value) for value in rows.pool.get(references)))
+            return references
 
-        rows.crew.run = watched
+        rows.pool.run = watched
         here, there = [], []
         for _ in range(args.turns):
             os.environ["SIDKIT_THREADS"] = "2"
@@ -113,10 +113,10 @@ def measure_time(args: argparse.Namespace) -> dict[str, object]:
             here.append(time.perf_counter() - began)
             passes = Passes()
             began = time.perf_counter()
-            many = spec.fit(rows, seed=SEED, progress=passes)
+            two = spec.fit(rows, seed=SEED, progress=passes)
             there.append(time.perf_counter() - began)
             print(here[-1], there[-1], file=sys.stderr, flush=True)
-        equal = bool(np.array_equal(one.fit_codes, many.fit_codes))
+        equal = bool(np.array_equal(one.fit_codes, two.fit_codes))
     back = back[-len(passes.ends) :]
     expected = [size * (D + 1) * 8 for size in SIZES for _ in range(args.iterations)]
     return {
@@ -142,13 +142,13 @@ def measure_memory(args: argparse.Namespace) -> dict[str, object]:
             "--folder",
             args.folder,
         ]
-        told = subprocess.run(command, check=True, capture_output=True, text=True)
-        peaks[n] = json.loads(told.stdout)
+        ended = subprocess.run(command, check=True, capture_output=True, text=True)
+        peaks[n] = json.loads(ended.stdout)
     return {"d": D, "sizes": (256, 128), "driver": peaks}
 
 
 def driver(args: argparse.Namespace) -> dict[str, object]:
-    """A whole fit, saved, in a fresh process: its peak resident memory, and how much of that the rows added."""
+    """A fit, saved, in a new process: its peak resident memory, and how much of that the rows added."""
     import sidkit
 
     with sidkit.on_ray(args.output, address="local", workers=2) as rows:
@@ -165,21 +165,21 @@ def _peak() -> float:
 
 
 def measure_costs(args: argparse.Namespace) -> dict[str, object]:
-    """Seconds of one pass of one and of two workers, of a job without work, and of adding up."""
+    """Seconds of one pass of one and of two workers, of a task without work, and of an addition."""
     import sidkit
 
     n = args.rows
-    found: dict[str, object] = {"rows": n, "d": D, "K": 1024}
+    result: dict[str, object] = {"rows": n, "d": D, "K": 1024}
     path = prepared(n, args.folder)
     book = np.load(path, mmap_mode="r")[:1024].astype(np.float64)
     for workers in (1, 2):
         with sidkit.on_ray(path, address="local", workers=workers) as rows:
             rows.prepare(1e12)
-            found |= {f"{name}_{workers}": value for name, value in _passes(rows, book).items()}
+            result |= {f"{name}_{workers}": value for name, value in _passes(rows, book).items()}
             if workers == 2:
-                found |= _calls(rows.crew)
-    found["multiply_adds_per_core_s"] = n * 1024 * D / found["pass_s_1"]
-    return found
+                result |= _calls(rows.pool)
+    result["multiply_adds_per_core_s"] = n * 1024 * D / result["pass_s_1"]
+    return result
 
 
 def _passes(rows, book):  # type: ignore[no-untyped-def]
@@ -193,20 +193,20 @@ def _passes(rows, book):  # type: ignore[no-untyped-def]
 
 
 def _zeros(book, x, codes):  # type: ignore[no-untyped-def]
-    """Sums of the size of a pass, without the work; the codebook goes out all the same."""
+    """Sums of the size of a pass, without the work; the codebook is sent as in a pass."""
     return np.zeros(len(book)), np.zeros(book.shape), np.zeros(1)
 
 
-def _calls(crew):  # type: ignore[no-untyped-def]
-    """Seconds of adding up two sums of K = 1024, of a call, and of each of many calls."""
-    ray, many = crew.ray, 1000
+def _calls(pool):  # type: ignore[no-untyped-def]
+    """Seconds of the addition of two sums of K = 1024, of a call, and of each of many calls."""
+    ray, calls = pool.ray, 1000
     part = (np.zeros(1024), np.zeros((1024, D)), np.zeros(1))
     a, b = ray.put(part), ray.put(part)
-    actors = [slot.actor for slot in crew.slots]
+    actors = [slot.actor for slot in pool.slots]
     return {
-        "add_s": _best(lambda: ray.get(crew.add(a, b)), 20),
+        "add_s": _best(lambda: ray.get(pool.add(a, b)), 20),
         "no_op_call_s": _best(lambda: ray.get(actors[0].done.remote()), 100),
-        "calls_in_a_row_s": _best(lambda: ray.get([actors[i % 2].done.remote() for i in range(many)]), 3) / many,
+        "calls_in_a_row_s": _best(lambda: ray.get([actors[i % 2].done.remote() for i in range(calls)]), 3) / calls,
     }
 
 
@@ -225,13 +225,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--turns", type=int, default=2)
-    parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the rows are written for the time being")
+    parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the rows are written")
     parser.add_argument("--output", default=None)
     args = parser.parse_args()
     if args.what == "driver":
         return print(json.dumps(driver(args)))
-    found = {"time": measure_time, "memory": measure_memory, "costs": measure_costs}[args.what](args)
-    text = json.dumps({"what": args.what, "machine": machine(), "seed": SEED, **found}, indent=2)
+    result = {"time": measure_time, "memory": measure_memory, "costs": measure_costs}[args.what](args)
+    text = json.dumps({"what": args.what, "machine": machine(), "seed": SEED, **result}, indent=2)
     print(text)
     if args.output:
         Path(args.output).write_text(text + "\n")

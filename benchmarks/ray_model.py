@@ -1,4 +1,4 @@
-"""How long a pass and a fit take on so many workers: a model from measured constants, its check, a table and a chart.
+"""Time of a pass and a fit by the number of workers: a model from measured constants, its check, a table, a chart.
 
     python benchmarks/ray_model.py benchmarks/results/ray_costs.json docs/images/scale.svg
 
@@ -59,7 +59,7 @@ def models(costs: dict[str, Any]) -> tuple[Model, Model]:
     return Model(work, **common), Model(gpu["rows"] * 1024 * D / (first["sidkit_top5"] / 1e3), **common)
 
 
-def said(seconds: float) -> str:
+def in_words(seconds: float) -> str:
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
         if seconds < limit:
             return f"{seconds / size:.1f} {unit}" if seconds / size < 10 else f"{seconds / size:.0f} {unit}"
@@ -72,8 +72,8 @@ def table(cpu: Model, gpu: Model) -> str:
     lines = ["| rows | " + " | ".join(name for _, name in columns + cards) + " |"]
     lines.append("|---" * (1 + len(columns) + len(cards)) + "|")
     for power in (7, 8, 9, 10):
-        cells = [said(cpu.of_fit(10.0**power, workers, 16)) for workers, _ in columns]
-        cells += [said(gpu.of_fit(10.0**power, workers)) for workers, _ in cards]
+        cells = [in_words(cpu.of_fit(10.0**power, workers, 16)) for workers, _ in columns]
+        cells += [in_words(gpu.of_fit(10.0**power, workers)) for workers, _ in cards]
         lines.append(f"| 10^{power} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -81,8 +81,9 @@ def table(cpu: Model, gpu: Model) -> str:
 def check(cpu: Model, costs: dict[str, Any]) -> str:
     lines = []
     for workers in (1, 2):
-        told, seen = cpu.of_pass(costs["rows"], costs["K"], workers), costs[f"pass_s_{workers}"]
-        lines.append(f"{workers} workers: model {told:.3f} s, measured {seen:.3f} s ({told / seen - 1:+.0%})")
+        modelled, measured = cpu.of_pass(costs["rows"], costs["K"], workers), costs[f"pass_s_{workers}"]
+        error = modelled / measured - 1
+        lines.append(f"{workers} workers: model {modelled:.3f} s, measured {measured:.3f} s ({error:+.0%})")
     return "\n".join(lines)
 
 
@@ -91,14 +92,14 @@ def draw(cpu: Model, gpu: Model, costs: dict[str, Any], target: Path) -> None:
     figure, axes = plt.subplots(figsize=(7.6, 4.4))
     workers = [2**i for i in range(11)]
     for power, colour in zip((7, 8, 9, 10), ("#5b8c5a", "#1b6ca8", "#d1495b", "#7d5ba6"), strict=True):
-        own = [cpu.of_pass(10.0**power, 1024, w) for w in workers]
+        cores = [cpu.of_pass(10.0**power, 1024, w) for w in workers]
         card = [gpu.of_pass(10.0**power, 1024, w) for w in workers]
-        axes.plot(workers, own, color=colour, label=f"$10^{{{power}}}$ rows")
+        axes.plot(workers, cores, color=colour, label=f"$10^{{{power}}}$ rows")
         axes.plot(workers, card, color=colour, linestyle=":", linewidth=1.2)
-        axes.annotate(f"$10^{{{power}}}$", (1, own[0]), xytext=(-24, -3), textcoords="offset points", color=colour)
+        axes.annotate(f"$10^{{{power}}}$", (1, cores[0]), xytext=(-24, -3), textcoords="offset points", color=colour)
     scale = 1e7 / costs["rows"]
-    seen = [costs[f"pass_s_{w}"] * scale for w in (1, 2)]
-    axes.scatter([1, 2], seen, color="black", s=18, zorder=4, label="measured, scaled to $10^7$ rows")
+    measured = [costs[f"pass_s_{w}"] * scale for w in (1, 2)]
+    axes.scatter([1, 2], measured, color="black", s=18, zorder=4, label="measured, scaled to $10^7$ rows")
     axes.set(xscale="log", yscale="log", xlabel="workers (solid: one core each, dotted: one H200 each)")
     axes.set_ylabel("seconds a pass, K = 1024, d = 128, top-k 5")
     axes.grid(alpha=0.25, which="major")

@@ -1,4 +1,4 @@
-"""Training and decoding speed of the paper's model, beside transformers' own loop, on one machine in one run.
+"""Training and decoding speed of the paper's model, and of transformers' model in a plain loop, on one machine.
 
     python benchmarks/retriever.py CODES -o benchmarks/results/retriever.json
 
@@ -20,7 +20,7 @@ import sidkit
 from sidkit import SidTable
 from sidkit.data.sequences import read_sequences
 from sidkit.retriever.data import Vocabulary, examples
-from sidkit.retriever.evaluation import Evaluator, Panel
+from sidkit.retriever.evaluation import Evaluator, JointEvaluator
 from sidkit.retriever.model import build_t5, new_weights
 from sidkit.retriever.plan import Plan
 from sidkit.retriever.stack import Stack
@@ -34,18 +34,23 @@ def wait(device: str) -> None:
 
 
 def open_data(codes: Path, dataset: str):
-    found = np.load(codes / dataset / "prq-kmeans-0.npy").astype(int)
-    table = SidTable(np.arange(len(found)), found, SIZES)
+    sids = np.load(codes / dataset / "prq-kmeans-0.npy").astype(int)
+    table = SidTable(np.arange(len(sids)), sids, SIZES)
     return table, read_sequences(codes / dataset / "sequences.parquet", table.ids)
 
 
+def speed(samples: float, steps: int, seconds: float) -> dict:
+    """What is reported of a loop over steps."""
+    return {"samples_per_s": round(samples / seconds), "ms_per_step": round(1e3 * seconds / steps, 3)}
+
+
 def stacked(table, sequences, plan: Plan, runs: int, device: str, seconds: float):
-    """Samples a second over all runs, and the stack."""
+    """Samples per second over all runs, and the stack."""
     began = time.perf_counter()
     stack = Stack(sequences, Vocabulary(SIZES), plan, runs, device)
     fresh = new_weights(plan.shape, len(stack.vocabulary), 0)
     for run in range(runs):
-        stack.place(run, fresh, table.codes)
+        stack.put(run, fresh, table.codes)
     epoch = stack.epoch(range(runs), [0] * runs, every=8)
     next(epoch)
     ready, steps, start = time.perf_counter() - began, 0, time.perf_counter()
@@ -54,35 +59,27 @@ def stacked(table, sequences, plan: Plan, runs: int, device: str, seconds: float
         if time.perf_counter() - start > seconds:
             break
     taken = time.perf_counter() - start
-    speed = steps * runs * len(stack.examples) / stack.layout.batches / taken
-    return {
-        "samples_per_s": round(speed),
-        "ms_per_step": round(1e3 * taken / steps, 3),
-        "ready_s": round(ready, 1),
-    }, stack
-
-
-def speed(samples: float, steps: int, seconds: float) -> dict:
-    return {"samples_per_s": round(samples / seconds), "ms_per_step": round(1e3 * seconds / steps, 3)}
+    samples = steps * runs * len(stack.examples) / stack.layout.batches
+    return speed(samples, steps, taken) | {"ready_s": round(ready, 1)}, stack
 
 
 def eager(sequences, table, plan: Plan, device: str, seconds: float):
     """transformers' model as it comes, in float32, every history padded to 20 items, torch's Adam."""
-    found, vocabulary = examples(sequences, "train", plan.history), Vocabulary(SIZES)
+    split, vocabulary = examples(sequences, "train", plan.history), Vocabulary(SIZES)
     tokens, rng = vocabulary.tokens(table.codes), np.random.default_rng(0)
     model = build_t5(plan.shape, len(vocabulary)).to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=plan.learning_rate)
-    order, next_one = rng.permutation(len(found)), 0
+    order, next_one = rng.permutation(len(split)), 0
     steps, start = 0, time.perf_counter()
     while steps < 3 or time.perf_counter() - start < seconds:
-        some = order[next_one : next_one + plan.batch]
+        batch = order[next_one : next_one + plan.batch]
         next_one = (next_one + plan.batch) % (len(order) - plan.batch)
-        history = np.zeros((len(some), plan.history * 3), np.int64)
-        for row, example in enumerate(some):
-            at, length = found.position[example], found.length[example]
+        history = np.zeros((len(batch), plan.history * 3), np.int64)
+        for row, example in enumerate(batch):
+            at, length = split.position[example], split.length[example]
             history[row, (plan.history - length) * 3 :] = tokens[sequences.rows[at - length : at]].ravel()
         inputs = torch.as_tensor(history, device=device)
-        labels = torch.as_tensor(tokens[sequences.rows[found.position[some]]], device=device)
+        labels = torch.as_tensor(tokens[sequences.rows[split.position[batch]]], device=device)
         optimizer.zero_grad()
         model(input_ids=inputs, attention_mask=(inputs != 0).long(), labels=labels).loss.backward()
         optimizer.step()
@@ -91,11 +88,7 @@ def eager(sequences, table, plan: Plan, device: str, seconds: float):
             wait(device)
             start = time.perf_counter()
     wait(device)
-    taken = time.perf_counter() - start
-    return {
-        "samples_per_s": round((steps - 3) * plan.batch / taken),
-        "ms_per_step": round(1e3 * taken / (steps - 3), 3),
-    }
+    return speed((steps - 3) * plan.batch, steps - 3, time.perf_counter() - start)
 
 
 def main() -> None:
@@ -103,7 +96,7 @@ def main() -> None:
     parser.add_argument("codes", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--dataset", default="sports")
-    parser.add_argument("--seconds", type=float, default=3.0, help="measured for so long, each")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long each is measured")
     parser.add_argument("--runs", default="1,8", help="models trained at once")
     parser.add_argument("--batches", default="256,1024")
     parser.add_argument("--parts", default="train,transformers,decode", help="what to measure")
@@ -124,8 +117,8 @@ def main() -> None:
     for batch in map(int, options.batches.split(",")):
         for runs in map(int, options.runs.split(",")):
             plan = Plan(batch=batch)
-            found, stack = stacked(table, sequences, plan, runs, device, options.seconds)
-            keep(f"train, batch {batch}, {runs} at once", found)
+            figures, stack = stacked(table, sequences, plan, runs, device, options.seconds)
+            keep(f"train, batch {batch}, {runs} at once", figures)
             if options.profile:
                 profile(stack)
             del stack.__dict__["_graph"]
@@ -136,10 +129,10 @@ def main() -> None:
     evaluator, copies = Evaluator(table, sequences, "test", 20, device), stack.copies
     for runs, constrained in sorted({(1, True), (1, False), (stack.runs, True)}):
         weights = {name: value.detach()[:runs] for name, value in copies.items()}
-        panel = Panel([evaluator] * runs)
+        together = JointEvaluator([evaluator] * runs)
         for _ in range(2):  # the first warms up
             start = time.perf_counter()
-            panel(weights, plan.shape, 30, constrained)
+            together(weights, plan.shape, 30, constrained)
             wait(device)
         seconds, kind = time.perf_counter() - start, "constrained" if constrained else "unconstrained"
         keep(f"beam 30, {len(evaluator)} users, {kind}, {runs} at once", {"seconds a run": round(seconds / runs, 3)})
@@ -148,11 +141,11 @@ def main() -> None:
 def profile(stack: Stack) -> None:
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as trace:
         for _ in range(4):
             stack._graph.replay()
         torch.cuda.synchronize()
-    print(found.key_averages().table(sort_by="self_cuda_time_total", row_limit=28, max_name_column_width=60))
+    print(trace.key_averages().table(sort_by="self_cuda_time_total", row_limit=28, max_name_column_width=60))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """python benchmarks/vae_reference.py DATA/toys DATA/lastfm --epochs 40 150
 
-Our RQ-VAE beside a plain re-reading of the public configuration that shares no code with it: torch modules,
+Our RQ-VAE compared with a second implementation of the public configuration that shares no code with it: torch modules,
 scikit-learn's k-means, Sinkhorn as the field writes it. Reconstruction error, code usage and collisions of each.
 How many codes an RQ-VAE uses depends mostly on its first random weights, so runs are paired: a seed gives both the
-same first weights and the same batches, and each starts its codebooks in its own way. A last short pair starts from
+same first weights and the same batches, and each has its own start of the codebooks. A last short pair starts from
 our codebooks on both sides: then all tokens are equal, until rounding tips a first near-tie and the two drift apart.
 Both are measured after the last epoch, so that equal amounts of training are compared; `--keep best` measures the
 epoch with fewest collisions, as the public pipeline keeps it. Writes benchmarks/results/vae_reference.json.
@@ -27,15 +27,15 @@ from torch import nn
 
 import sidkit
 from sidkit.sids.quality import quality
-from sidkit.stages.vae import rq_vae
-from sidkit.stages.vae.start import first_codebook
+from sidkit.stages.vae.initial_codebooks import initial_codebook
+from sidkit.tokenizer.vae_recipes import rq_vae
 
 SIZES, HIDDEN, LATENT = (256, 256, 256), (512, 256, 128, 64), 32
 BATCH, RATE, DECAY, CLIP = 1024, 1e-3, 1e-4, 1.0
 BETA, EPSILON, ROUNDS = 0.25, 0.003, 50
 
 
-# --- the reference: the algorithm and its public configuration, read once more and written down ---
+# --- the reference: the algorithm and its public configuration, implemented a second time ---
 
 
 def perceptron(widths, generator):
@@ -145,7 +145,7 @@ def ours(X, epochs, warmup, every, keep, seed):
 
 def equal_tokens(X, epochs, seed):
     """Per level, the share of rows with the same token after training both from our codebooks."""
-    starts = [lambda r, size, level=level: first_codebook(r, size, 100, (seed, level)) for level in range(len(SIZES))]
+    starts = [lambda r, size, level=level: initial_codebook(r, size, 100, (seed, level)) for level in range(len(SIZES))]
     theirs = reference(X, epochs, 2, epochs, "last", seed, starts)[0]
     return (ours(X, epochs, 2, epochs, "last", seed)[0] == theirs).mean(axis=0).tolist()
 
@@ -165,7 +165,7 @@ def measure(make, X, epochs, warmup, every, keep, seed):
 
 
 def summary(runs):
-    """Mean and spread (largest less smallest) over seeds."""
+    """Mean and range (largest less smallest) over seeds."""
     keys = ("reconstruction_mse", "codes_used", "perplexity", "surplus_per_item", "seconds")
     values = {key: np.array([run[key] for run in runs]) for key in keys}
     return {key: {"mean": v.mean(axis=0).tolist(), "spread": np.ptp(v, axis=0).tolist()} for key, v in values.items()}
@@ -180,17 +180,17 @@ def main():
     parser.add_argument("--keep", choices=("last", "best"), default="last")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "vae_reference.json")
-    asked = parser.parse_args()
-    epochs = asked.epochs * len(asked.data) if len(asked.epochs) == 1 else asked.epochs
+    options = parser.parse_args()
+    epochs = options.epochs * len(options.data) if len(options.epochs) == 1 else options.epochs
 
     results = {}
-    for folder, length in zip(asked.data, epochs, strict=True):
+    for folder, length in zip(options.data, epochs, strict=True):
         X = np.load(folder / "embedding.npy").astype(np.float32)
         X /= np.linalg.norm(X, axis=1, keepdims=True)
         made = {"ours": [], "reference": []}
-        for seed in asked.seeds:
+        for seed in options.seeds:
             for name, make in (("ours", ours), ("reference", reference)):
-                made[name].append(measure(make, X, length, asked.warmup, asked.every, asked.keep, seed))
+                made[name].append(measure(make, X, length, options.warmup, options.every, options.keep, seed))
                 print(folder.name, name, json.dumps(made[name][-1]), flush=True)
         means = {name: summary(runs) for name, runs in made.items()}
         error = [means[name]["reconstruction_mse"]["mean"] for name in ("ours", "reference")]
@@ -230,16 +230,16 @@ def main():
             "clip": CLIP,
             "beta": BETA,
             "sinkhorn_last_level": EPSILON,
-            "warmup_epochs": asked.warmup,
-            "evaluate_every": asked.every,
-            "keep": asked.keep,
-            "seeds": asked.seeds,
+            "warmup_epochs": options.warmup,
+            "evaluate_every": options.every,
+            "keep": options.keep,
+            "seeds": options.seeds,
             "input": "int8 rows cast to float32 and scaled to length one",
         },
         "results": results,
     }
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    asked.output.write_text(json.dumps(report, indent=2) + "\n")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

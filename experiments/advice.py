@@ -4,7 +4,7 @@
     python experiments/advice.py DATA -o experiments/results/advice.jsonl --tables
 
 DATA holds a folder per dataset with embedding.npy; "together" is all four as one catalogue. One line of JSON is written
-per full fit and per prediction; lines already there are not computed again. The second line prints the tables of
+per full fit and per prediction; lines already there are not computed again. The second command prints the tables of
 docs/choosing-sizes.md.
 """
 
@@ -17,13 +17,13 @@ import platform
 from pathlib import Path
 from statistics import mean
 
-from tables import asked
+from tables import read_options
 
 DATASETS = ("lastfm", "toys", "sports", "clothing", "together")
 SIZES = ((32,) * 3, (64,) * 3, (128,) * 3, (256,) * 3, (512,) * 3, (1024, 512, 128))
 TOGETHER = ((64,) * 3, (256,) * 3)  # sizes for all four datasets together
 FIGURES = ("icr_per_sid", "sids_per_item", "largest_bucket")
-# name -> fit on this part of the rows, count this part, rows for a codeword at least
+# name -> fit on 1/N of the rows, count 1/N of them, at least N rows a codeword
 SETTINGS = {
     "an eighth fitted, all counted": (8, 1, 32),
     "an eighth fitted, all counted, 16 rows a codeword": (8, 1, 16),
@@ -43,9 +43,9 @@ def rows_of(data: Path, name: str):
 def full(X, sizes: tuple[int, ...], seed: int) -> dict:
     import sidkit
 
-    found = sidkit.quality(sidkit.prq_kmeans(sizes).fit(X, seed=seed).fit_codes, sizes)
-    return {"icr_per_sid": found["icr_per_sid"], "sids_per_item": 1 / found["items_per_sid"],
-            "largest_bucket": found["largest_bucket"]}  # fmt: skip
+    results = sidkit.quality(sidkit.prq_kmeans(sizes).fit(X, seed=seed).fit_codes, sizes)
+    return {"icr_per_sid": results["icr_per_sid"], "sids_per_item": 1 / results["items_per_sid"],
+            "largest_bucket": results["largest_bucket"]}  # fmt: skip
 
 
 def predicted(X, setting: str, seed: int, tried: tuple) -> list[dict]:
@@ -60,9 +60,9 @@ def predicted(X, setting: str, seed: int, tried: tuple) -> list[dict]:
     sizes = [one for one in tried if rows * max(one) <= n / counted]
     if not sizes:
         return []
-    found = advise(X, Target(0.95), sidkit.prq_kmeans, sizes, sample=n // part, count=n // counted, seed=seed,
+    results = advise(X, Target(0.95), sidkit.prq_kmeans, sizes, sample=n // part, count=n // counted, seed=seed,
                    rows_per_code=rows)  # fmt: skip
-    return [asdict(one) for one in found.candidates]
+    return [asdict(one) for one in results.candidates]
 
 
 def run(options: argparse.Namespace) -> None:
@@ -80,9 +80,9 @@ def run(options: argparse.Namespace) -> None:
             for kind, what in jobs:
                 line = {"dataset": name, "items": len(X), "kind": kind, "what": what, "seed": seed}
                 if key(line) not in done:
-                    found = full(X, tuple(what), seed) if kind == "full" else predicted(X, what, seed, tried)
+                    results = full(X, tuple(what), seed) if kind == "full" else predicted(X, what, seed, tried)
                     with options.output.open("a") as out:
-                        out.write(json.dumps(line | {"found": found} | where) + "\n")
+                        out.write(json.dumps(line | {"found": results} | where) + "\n")
                     print(name, kind, what, seed, flush=True)
 
 
@@ -132,7 +132,7 @@ def row(line: dict, one: dict, full_fits: list[dict]) -> str:
 
 def summary(guesses: list[tuple[dict, dict]], truth: dict) -> str:
     """Errors of predictions against the mean of full fits, and how many full fits lie within the intervals."""
-    told = []
+    summaries = []
     for name in FIGURES:
         errors, inside = [], []
         for line, one in guesses:
@@ -143,14 +143,16 @@ def summary(guesses: list[tuple[dict, dict]], truth: dict) -> str:
             inside += [one[f"{name}_low"] - half <= fit <= one[f"{name}_high"] + half for fit in fits]
         size = mean(abs(error) for error in errors)
         unit = "% of it" if name == "largest_bucket" else "points"
-        told.append(f"{name}: mean error {100 * mean(errors):+.2f}, mean absolute error {100 * size:.2f}, largest "
-                    f"{100 * max(map(abs, errors)):.2f} {unit}; {100 * mean(inside):.0f} % of full fits inside "
-                    f"({len(errors)} predictions)")  # fmt: skip
-    return "\n".join(f"- {line}" for line in told)
+        summaries.append(
+            f"{name}: mean error {100 * mean(errors):+.2f}, mean absolute error {100 * size:.2f}, largest "
+            f"{100 * max(map(abs, errors)):.2f} {unit}; {100 * mean(inside):.0f} % of full fits inside "
+            f"({len(errors)} predictions)"
+        )
+    return "\n".join(f"- {line}" for line in summaries)
 
 
 def main() -> None:
-    options = asked(__doc__, "data", seeds=2)
+    options = read_options(__doc__, "data", seeds=2)
     if not options.tables:
         run(options)
     tables([json.loads(line) for line in options.output.read_text().splitlines()])

@@ -4,8 +4,8 @@
     python experiments/beyond.py DATA CODES -o experiments/results/beyond.json
     python experiments/beyond.py DATA CODES -o experiments/results/beyond.json --tables
 
-NAMES are prq-kmeans, rq-kmeans and those of BEYOND in `tiger_codes.py`. The last line prints the table of
-docs/results.md from the results of the one before.
+NAMES are prq-kmeans, rq-kmeans and those of BEYOND in `tiger_codes.py`. The last command prints the table of
+docs/results.md from the results of the second.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-from tables import asked, spread
+from tables import mean_std, read_options
 from tiger_codes import BEYOND, DATASETS, SIZES, embeddings, sequences_of
 
 from sidkit.data.sequences import Sequences
 
 NAMES = ("prq-kmeans", "rq-kmeans", *BEYOND)
-SAID = ("rq-unique", "prq-long-unique", "prq-anneal-unique", "prq-beam-unique", "prq-64")  # in words, not in the table
+IN_WORDS = ("rq-unique", "prq-long-unique", "prq-anneal-unique", "prq-beam-unique", "prq-64")  # not in the table
 COLUMNS = {  # heading: (figure, level or None, factor, digits)
     "ICR %": ("icr_per_sid", None, 100, 2),
     "items sharing a SID %": ("collision_per_item", None, 100, 2),
@@ -41,8 +41,8 @@ COLUMNS = {  # heading: (figure, level or None, factor, digits)
 def reconstruction_errors(codes: np.ndarray, X: np.ndarray) -> list[float]:
     """Per level, the share of the variance of X (n, d) that the best sum of one vector per token so far leaves.
 
-    The vectors are found by least squares from the codes alone, so that all tokenizers are measured alike; each takes a
-    degree of freedom, as in adjusted R^2: codes without meaning have an error of 1.
+    The vectors are the least-squares solution from the codes alone, the same for all tokenizers; each uses
+    a degree of freedom, as in adjusted R^2: codes without meaning have an error of 1.
     """
     from scipy.sparse import csr_matrix, hstack
 
@@ -58,20 +58,20 @@ def reconstruction_errors(codes: np.ndarray, X: np.ndarray) -> list[float]:
     return errors
 
 
-def figures(codes: np.ndarray, X: np.ndarray, sequences: Sequences) -> dict:
-    """Of steps into the item of validation alone, which no tokenizer has seen."""
+def measured(codes: np.ndarray, X: np.ndarray, sequences: Sequences) -> dict:
+    """Behaviour is that of steps into the item of validation only, which no tokenizer has seen."""
     from sidkit import quality
     from sidkit.measure.behaviour import prefix_agreement
     from sidkit.measure.counting import counted_by_token, held_out
     from sidkit.measure.neighbours import neighbour_agreement
 
-    found, near, seen = (
+    figures, near, seen = (
         quality(codes, SIZES),
         neighbour_agreement(codes, SIZES, X),
         prefix_agreement(codes, SIZES, np.stack(held_out(sequences, "valid"), 1).tolist()),
     )
     names = ("icr_per_sid", "collision_per_item", "surplus_per_item", "largest_bucket", "utilisation", "prefix_gini")
-    return {name: found[name] for name in names} | {
+    return {name: figures[name] for name in names} | {
         "error": reconstruction_errors(codes, X),
         "nearest_share": near["share"],
         "nearest_overlap": near["overlap"],
@@ -86,9 +86,9 @@ def work(data: Path, codes: Path) -> list[dict]:
     for dataset in DATASETS:
         X, sequences = embeddings(data / dataset), sequences_of(data / dataset)
         for name in NAMES:
-            for place in sorted((codes / dataset).glob(f"{name}-[0-9].npy")):
-                run = {"dataset": dataset, "tokenizer": name, "seed": int(place.stem[-1])}
-                runs.append(run | figures(np.load(place).astype(np.int64), X, sequences))
+            for path in sorted((codes / dataset).glob(f"{name}-[0-9].npy")):
+                run = {"dataset": dataset, "tokenizer": name, "seed": int(path.stem[-1])}
+                runs.append(run | measured(np.load(path).astype(np.int64), X, sequences))
                 print(json.dumps(runs[-1]), flush=True)
     return runs
 
@@ -96,21 +96,21 @@ def work(data: Path, codes: Path) -> list[dict]:
 def tables(runs: list[dict]) -> str:
     rows = defaultdict(list)
     for run in runs:
-        if run["tokenizer"] not in SAID:
+        if run["tokenizer"] not in IN_WORDS:
             rows[run["dataset"], run["tokenizer"]].append(run)
     heads = [*COLUMNS, "seeds"]
     text = [f"| data | tokenizer | {' | '.join(heads)} |", "|---|---|" + "---:|" * len(heads)]
-    for (dataset, name), some in rows.items():
+    for (dataset, name), group in rows.items():
         cells = []
         for figure, level, factor, digits in COLUMNS.values():
-            values = [factor * (run[figure] if level is None else run[figure][level]) for run in some]
-            cells.append(spread(values, digits))
-        text.append(f"| {dataset} | {name} | {' | '.join(cells)} | {len(some)} |")
+            values = [factor * (run[figure] if level is None else run[figure][level]) for run in group]
+            cells.append(mean_std(values, digits))
+        text.append(f"| {dataset} | {name} | {' | '.join(cells)} | {len(group)} |")
     return "\n".join(text)
 
 
 def main() -> None:
-    options = asked(__doc__, "data", "codes")
+    options = read_options(__doc__, "data", "codes")
     if not options.tables:
         from codebook_quality import versions
 
@@ -119,8 +119,8 @@ def main() -> None:
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "options": {name: {"recipe": recipe, **chosen} for name, (recipe, chosen) in BEYOND.items()},
         }
-        found = where | versions() | {"runs": work(options.data, options.codes)}
-        options.output.write_text(json.dumps(found) + "\n")
+        results = where | versions() | {"runs": work(options.data, options.codes)}
+        options.output.write_text(json.dumps(results) + "\n")
     print(tables(json.loads(options.output.read_text())["runs"]))
 
 

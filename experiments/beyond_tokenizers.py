@@ -1,4 +1,4 @@
-"""Ways to fit and encode that the paper does not have; `tiger_codes.py` names them as options of a recipe."""
+"""Fits and encodings that the paper does not have; `tiger_codes.py` names them as options of a recipe."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tiger_codes import sequences_of
 
 from sidkit.embed.co_occurrence import blend, co_occurrence
 from sidkit.geometry import unit
-from sidkit.sids.spread import spread as spread_out
 from sidkit.stages.cluster import Balanced, KMeans, PerParent
 from sidkit.stages.cluster.kmeans import Centroids
 from sidkit.tokenizer.recipes import recipe
+from sidkit.tokenizer.spread import spread as spread_items
 
 
 @dataclass(frozen=True)
 class Started(KMeans):
-    """KMeans from other first centroids: "plus" by greedy k-means++, "best" from the best of `starts` whole fits."""
+    """KMeans from other first centroids: "plus" by greedy k-means++, "best" from the best of `starts` fits."""
 
     way: str = "plus"
     starts: int = 8
@@ -40,7 +40,7 @@ class Started(KMeans):
 
 
 def plus_plus(x: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows (n, d) of length one or zero: the numbers of `size` of them by greedy k-means++ under 1 - cos."""
+    """Rows (n, d) of length one or zero: the indices of `size` of them by greedy k-means++ under 1 - cos."""
     alive = x.any(axis=1)
     chosen = [int(rng.choice(np.flatnonzero(alive)))]
     far = np.where(alive, np.maximum(1 - x @ x[chosen[0]], 0.0), 0.0)
@@ -139,4 +139,4 @@ def beyond_codes(
     X = blend(X, co_occurrence(sequences_of(folder).training(), len(X)), together) if together else X
     fitted = fitted_to(X, name, sizes, seed, way, last, options)
     codes = beam_codes(fitted, X, beam) if beam else fitted.fit_codes
-    return spread_out(fitted, X, codes) if spread else codes
+    return spread_items(fitted, X, codes) if spread else codes

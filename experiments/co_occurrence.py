@@ -1,4 +1,4 @@
-"""How co-occurrence goes beside the text: window, dimensions and weight, and texts smoothed over neighbours instead.
+"""How to combine co-occurrence with the text: window, dimensions, weight, or texts smoothed over neighbours instead.
 
     python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json
     python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json --tables
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from tables import asked
+from tables import read_options
 from tiger_codes import DATASETS, SIZES, embeddings, sequences_of
 
 from sidkit import prq_kmeans
@@ -22,7 +22,7 @@ from sidkit.data.sequences import Sequences
 from sidkit.embed.co_occurrence import blend, co_occurrence, taken_together
 from sidkit.geometry import unit
 from sidkit.measure.counting import counted_by_token
-from sidkit.sids.spread import spread
+from sidkit.tokenizer.spread import spread
 
 PLAIN = {"weight": 1.0, "d": 128, "window": 5}
 VARIED = (
@@ -34,41 +34,41 @@ VARIED = (
 
 def rows_of(X: np.ndarray, seen: Sequences) -> Iterator[tuple[str, np.ndarray]]:
     """Every setting by name, and what is tokenized."""
-    beside = co_occurrence(seen, len(X))
+    vectors = co_occurrence(seen, len(X))
     yield "text alone", X
-    yield "weight 1, 128 dimensions, window 5", blend(X, beside)
+    yield "weight 1, 128 dimensions, window 5", blend(X, vectors)
     for change in VARIED:
         weight, d, window = (PLAIN | change).values()
-        other = beside if "weight" in change else co_occurrence(seen, len(X), d, window)
+        other = vectors if "weight" in change else co_occurrence(seen, len(X), d, window)
         ((name, value),) = change.items()
         yield f"{'dimensions' if name == 'd' else name} {value:g}", blend(X, other, weight)
     smooth = unit(X + unit(taken_together(seen, len(X)) @ X)).astype(np.float32)
     yield "text smoothed", smooth
-    yield "text smoothed, and weight 1", blend(smooth, beside)
+    yield "text smoothed, and weight 1", blend(smooth, vectors)
 
 
 def work(data: Path) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for dataset in DATASETS:
         X, sequences = embeddings(data / dataset), sequences_of(data / dataset)
-        found[dataset] = {}
+        results[dataset] = {}
         for name, rows in rows_of(X, sequences.training()):
             fitted = prq_kmeans(SIZES).fit(rows, seed=0)
             codes = spread(fitted, rows, fitted.fit_codes)
-            found[dataset][name] = counted_by_token(codes, SIZES, sequences)["ndcg@20"]
-            print(f"{dataset} {name}: {found[dataset][name]:.4f}", flush=True)
-    return found
+            results[dataset][name] = counted_by_token(codes, SIZES, sequences)["ndcg@20"]
+            print(f"{dataset} {name}: {results[dataset][name]:.4f}", flush=True)
+    return results
 
 
-def tables(found: dict[str, dict[str, float]]) -> str:
-    text = [f"| what is tokenized | {' | '.join(found)} |", "|---|" + "---:|" * len(found)]
-    for name in next(iter(found.values())):
-        text.append(f"| {name} | {' | '.join(f'{100 * own[name]:.2f}' for own in found.values())} |")
+def tables(results: dict[str, dict[str, float]]) -> str:
+    text = [f"| what is tokenized | {' | '.join(results)} |", "|---|" + "---:|" * len(results)]
+    for name in next(iter(results.values())):
+        text.append(f"| {name} | {' | '.join(f'{100 * figures[name]:.2f}' for figures in results.values())} |")
     return "\n".join(text)
 
 
 def main() -> None:
-    options = asked(__doc__, "data")
+    options = read_options(__doc__, "data")
     if not options.tables:
         command = "python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json"
         options.output.write_text(json.dumps({"command": command, "datasets": work(options.data)}, indent=1) + "\n")

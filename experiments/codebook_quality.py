@@ -61,10 +61,10 @@ def work(data: str, run: dict) -> dict:
     start = time.perf_counter()
     fitted = recipe(run["recipe"], sizes=tuple(run["sizes"]), **run["options"]).fit(X, seed=run["seed"])
     seconds = time.perf_counter() - start
-    found = run | {"quality": sidkit.quality(fitted.fit_codes, fitted.sizes), "seconds": round(seconds, 2)}
+    result = run | {"quality": sidkit.quality(fitted.fit_codes, fitted.sizes), "seconds": round(seconds, 2)}
     if run["table"] in ("three", "retention") and run["recipe"] not in ("pq-kmeans", "opq-kmeans", "rq-vae", "r3-vae"):
-        found["carryover"] = sidkit.carryover(fitted, X)
-    return found
+        result["carryover"] = sidkit.carryover(fitted, X)
+    return result
 
 
 def key(run: dict) -> str:

@@ -1,4 +1,4 @@
-"""What recommending without a model gives on the public datasets, beside the TIGER tables.
+"""What recommending without a model gives on the public datasets, to compare with the TIGER tables.
 
     python experiments/counting.py DATA -o experiments/results/counting.json
 
@@ -16,19 +16,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import scipy
 from scipy import sparse
-from tables import DATASETS, asked
+from tables import DATASETS, read_options
 from tiger_codes import sequences_of
 
 from sidkit import __version__
 from sidkit.data.sequences import Sequences
-from sidkit.measure.counting import counted, places
+from sidkit.measure.counting import counted
+from sidkit.measure.ranking import mean_figures
 from sidkit.retriever.data import examples
 
 HISTORY, USERS = 20, 2000  # items of a history, and users at once
 
 
 def together(sequences: Sequences, items: int) -> np.ndarray:
-    """(users,) the place of each test item, from 0; items of equal score come in the order of their rows."""
+    """(users,) the rank of each test item, from 0; items of equal score come in the order of their rows."""
     seen = sequences.training()
     user = np.repeat(np.arange(len(seen)), np.diff(seen.starts))
     taken = sparse.csr_matrix((np.ones(len(user)), (user, seen.rows)), shape=(len(seen), items))
@@ -46,20 +47,20 @@ def together(sequences: Sequences, items: int) -> np.ndarray:
         which = np.nonzero(there)[0]
         history = sparse.csr_matrix((weights, (which, rows[there])), shape=(len(position), items))
         scores, target = (history @ alike).toarray(), sequences.rows[position]
-        own = scores[np.arange(len(target)), target][:, None]
-        ranks.append((scores > own).sum(1) + ((scores == own) & (np.arange(items) < target[:, None])).sum(1))
+        score = scores[np.arange(len(target)), target][:, None]
+        ranks.append((scores > score).sum(1) + ((scores == score) & (np.arange(items) < target[:, None])).sum(1))
     return np.concatenate(ranks)
 
 
 def main() -> None:
-    options = asked(__doc__, "data")
-    found = {}
+    options = read_options(__doc__, "data")
+    results = {}
     for dataset in DATASETS:
         folder: Path = options.data / dataset
         items, sequences = pq.read_metadata(folder / "items.parquet").num_rows, sequences_of(folder)
-        ways = counted(sequences, items) | {"together": places(together(sequences, items))}
-        found[dataset] = {"users": len(examples(sequences, "test"))} | ways
-        print(dataset, {name: round(way["ndcg@20"], 4) for name, way in ways.items()}, flush=True)
+        figures = counted(sequences, items) | {"together": mean_figures(together(sequences, items))}
+        results[dataset] = {"users": len(examples(sequences, "test"))} | figures
+        print(dataset, {name: round(figure["ndcg@20"], 4) for name, figure in figures.items()}, flush=True)
     versions = {
         "sidkit": __version__,
         "numpy": np.__version__,
@@ -68,7 +69,7 @@ def main() -> None:
     }
     command = "python experiments/counting.py DATA -o experiments/results/counting.json"
     options.output.write_text(
-        json.dumps({"command": command, "versions": versions, "datasets": found}, indent=1) + "\n"
+        json.dumps({"command": command, "versions": versions, "datasets": results}, indent=1) + "\n"
     )
 
 

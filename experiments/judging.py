@@ -3,7 +3,7 @@
     python experiments/judging.py DATA -o experiments/results/judging.json
     python experiments/judging.py DATA -o experiments/results/judging.json --tables
 
-DATA holds a folder per dataset with embedding.npy, items.parquet and sequences.parquet. The second line prints the
+DATA holds a folder per dataset with embedding.npy, items.parquet and sequences.parquet. The second command prints the
 tables of docs/results.md from the results of the first.
 """
 
@@ -14,7 +14,7 @@ import os
 import platform
 from pathlib import Path
 
-from tables import asked, spread
+from tables import mean_std, read_options
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
 TOKENIZERS = ("prq-kmeans", "rq-kmeans", "pq-kmeans", "random codes")
@@ -22,7 +22,7 @@ SIZES = (256, 256, 256)
 
 
 def categories(folder: Path) -> list[str] | None:
-    """What the items' texts say of their category: the path at their end, or an artist's first tag.
+    """The category in the items' texts: the path at their end, or an artist's first tag.
 
     Clothing's texts end in tags without order, of which none is the category.
     """
@@ -55,25 +55,25 @@ def work(folder: Path, seeds: int) -> list[dict]:
     from sidkit.measure.categories import purity
     from sidkit.measure.neighbours import neighbour_agreement
 
-    X, labels, found = load(folder), categories(folder), []
-    told = read_sequences(folder / "sequences.parquet", pa.array(np.arange(len(X))))
+    X, labels, runs = load(folder), categories(folder), []
+    sequences = read_sequences(folder / "sequences.parquet", pa.array(np.arange(len(X))))
     for name in TOKENIZERS:
         for seed in range(seeds):
             codes = codes_of(name, X, seed)
             run = {"dataset": folder.name, "tokenizer": name, "seed": seed}
-            run["behaviour"] = prefix_agreement(codes, SIZES, told, labels)
+            run["behaviour"] = prefix_agreement(codes, SIZES, sequences, labels)
             run["neighbours"] = neighbour_agreement(codes, SIZES, X, queries=len(X))
             if labels is not None:
                 run["categories"] = purity(codes, SIZES, labels)
-            found.append(run)
+            runs.append(run)
             print(folder.name, name, seed, flush=True)
-    return found
+    return runs
 
 
 def tables(runs: list[dict]) -> None:
     def cells(dataset: str, name: str, read, digits: int) -> str:
         values = [read(run) for run in runs if (run["dataset"], run["tokenizer"]) == (dataset, name)]
-        return spread(values, digits)
+        return mean_std(values, digits)
 
     print("| data | tokenizer | next item shares L1 % | L2 % | L3 % | lift L1 | L2 | L3 | nearest share L1 % | L2 % |"
           " overlap % |\n|---|---|" + "---:|" * 9)  # fmt: skip
@@ -104,7 +104,7 @@ def tables(runs: list[dict]) -> None:
 
 
 def main() -> None:
-    options = asked(__doc__, "data", seeds=3)
+    options = read_options(__doc__, "data", seeds=3)
     if not options.tables:
         from codebook_quality import versions
 

@@ -3,8 +3,8 @@
     python experiments/predicts.py DATA CODES -o experiments/results/predicts.json
     python experiments/predicts.py DATA CODES -o experiments/results/predicts.json --tables
 
-For every run of experiments/results/tiger.jsonl the figures of beyond.py are taken from its codes; what is compared are
-the ranks of tokenizers (means over seeds) within a dataset.
+For every run of experiments/results/tiger.jsonl the figures of beyond.py are computed from its codes; the ranks of
+tokenizers (means over seeds) within a dataset are compared.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import mean
 
 import numpy as np
-from beyond import figures
+from beyond import measured
 from scipy.stats import spearmanr
-from tables import asked
+from tables import read_options
 from tiger_codes import DATASETS, embeddings, sequences_of
 
 RESULTS = Path(__file__).parent / "results" / "tiger.jsonl"
@@ -38,16 +38,16 @@ FIGURES = {  # (figure, level or None); more is expected to be better, or less w
 
 
 def work(data: Path, codes: Path) -> list[dict]:
-    lines, found = [json.loads(line) for line in RESULTS.read_text().splitlines()], []
+    lines, results = [json.loads(line) for line in RESULTS.read_text().splitlines()], []
     for dataset in DATASETS:
         X, sequences = embeddings(data / dataset), sequences_of(data / dataset)
         for line in lines:
             if line["dataset"] == dataset:
-                own = np.load(codes / dataset / f"{line['tokenizer']}-{line['seed']}.npy").astype(np.int64)
+                tokens = np.load(codes / dataset / f"{line['tokenizer']}-{line['seed']}.npy").astype(np.int64)
                 run = {name: line[name] for name in ("dataset", "tokenizer", "seed")}
-                found.append(run | {"ndcg": line["test"]["item_ndcg@20"]} | figures(own, X, sequences))
-                print(json.dumps(found[-1]), flush=True)
-    return found
+                results.append(run | {"ndcg": line["test"]["item_ndcg@20"]} | measured(tokens, X, sequences))
+                print(json.dumps(results[-1]), flush=True)
+    return results
 
 
 def tables(runs: list[dict]) -> str:
@@ -59,9 +59,9 @@ def tables(runs: list[dict]) -> str:
     for name, (figure, level, sign) in FIGURES.items():
         cells = []
         for dataset in datasets:
-            some = [group for (where, _), group in groups.items() if where == dataset]
-            x = [mean(run[figure] if level is None else run[figure][level] for run in group) for group in some]
-            y = [mean(run["ndcg"] for run in group) for group in some]
+            tokenizers = [group for (where, _), group in groups.items() if where == dataset]
+            x = [mean(run[figure] if level is None else run[figure][level] for run in group) for group in tokenizers]
+            y = [mean(run["ndcg"] for run in group) for group in tokenizers]
             cells.append(f"{sign * spearmanr(x, y).statistic:+.2f}")
         text.append(f"| {name}{' (less is better)' if sign < 0 else ''} | {' | '.join(cells)} |")
     counts = [sum(where == dataset for where, _ in groups) for dataset in datasets]
@@ -69,11 +69,11 @@ def tables(runs: list[dict]) -> str:
 
 
 def main() -> None:
-    options = asked(__doc__, "data", "codes")
+    options = read_options(__doc__, "data", "codes")
     if not options.tables:
         command = "python experiments/predicts.py DATA CODES -o experiments/results/predicts.json"
-        found = {"command": command, "runs": work(options.data, options.codes)}
-        options.output.write_text(json.dumps(found) + "\n")
+        results = {"command": command, "runs": work(options.data, options.codes)}
+        options.output.write_text(json.dumps(results) + "\n")
     print(tables(json.loads(options.output.read_text())["runs"]))
 
 

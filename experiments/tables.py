@@ -13,25 +13,25 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from sidkit.report.compare import Comparison
+from sidkit.report.comparison import Comparison
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
 
 
-def asked(doc: str, *places: str, **more: Any) -> argparse.Namespace:
-    """The options of an experiment: folders to read, -o, --tables, and further numbers by name."""
+def read_options(doc: str, *folders: str, **numbers: Any) -> argparse.Namespace:
+    """The options of an experiment: folders to read, -o, --tables, and numbers by name with their defaults."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for place in places:
-        parser.add_argument(place, type=Path)
+    for folder in folders:
+        parser.add_argument(folder, type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    for name, default in more.items():
+    for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--tables", action="store_true", help="print tables from the output of an earlier run")
     return parser.parse_args()
 
 
-def spread(values: list[float], digits: int = 2) -> str:
-    """Their mean, and if there are several their standard deviation."""
+def mean_std(values: list[float], digits: int = 2) -> str:
+    """The mean, and the standard deviation if there are several values."""
     tail = f" ±{stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{mean(values):.{digits}f}{tail}"
 
@@ -54,9 +54,10 @@ def main() -> None:
     lines = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
     for table in ("three", "five", "five-tight"):
         for dataset in DATASETS:
-            found = comparison(lines, dataset, table)
-            if found:
-                print(f"\n### {dataset}, {table}, seeds {', '.join(map(str, found.seeds))}\n\n{found.markdown()}")
+            compared = comparison(lines, dataset, table)
+            if compared:
+                seeds = ", ".join(map(str, compared.seeds))
+                print(f"\n### {dataset}, {table}, seeds {seeds}\n\n{compared.markdown()}")
     print("\n### Residual carryover, percent\n")
     print("| dataset | tokenizer | L1 | L2 | L3 | isotropic |\n|---|---|---:|---:|---:|---:|")
     for dataset in DATASETS:
@@ -64,7 +65,7 @@ def main() -> None:
             runs = [r for r in lines if (r["dataset"], r["table"], r["recipe"]) == (dataset, "three", name)]
             if runs:
                 field = "passed_on" if name == "prq-kmeans" else "per_level"
-                cells = [spread([100 * r["carryover"][field][level] for r in runs]) for level in range(3)]
+                cells = [mean_std([100 * r["carryover"][field][level] for r in runs]) for level in range(3)]
                 print(f"| {dataset} | {name} | {' | '.join(cells)} | {100 * runs[0]['carryover']['isotropic']:.2f} |")
     print("\n### Retention: L2 prefix utilisation, percent\n")
     etas = sorted({r["options"]["keep"] for r in lines if r["table"] == "retention"})
@@ -76,7 +77,7 @@ def main() -> None:
                 r for r in lines
                 if (r["dataset"], r["table"]) == (dataset, "retention") and r["options"]["keep"] == eta
             ]  # fmt: skip
-            cells.append(spread([100 * r["quality"]["utilisation"][1] for r in runs], 3) if runs else "")
+            cells.append(mean_std([100 * r["quality"]["utilisation"][1] for r in runs], 3) if runs else "")
         print(f"| {dataset} | " + " | ".join(cells) + " |")
 
 

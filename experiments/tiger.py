@@ -5,14 +5,14 @@
     python experiments/tiger_tables.py experiments/results/tiger.jsonl
 
 One line of JSON is written per (dataset, tokenizer, seed) as it is done; lines already there are not run again, so the
-list can be worked off in pieces: --minutes stops in time (runs that it cuts short are kept apart, in *.cut.jsonl), and
-several processes can share a card, a dataset each. One cell alone, its codes made on the way:
+list can be run in pieces: --minutes stops in time (runs that it cuts short go to *.cut.jsonl), and several processes
+can share a card, a dataset each. One cell alone, its codes made first:
 
     python experiments/tiger.py CODES -o cell.jsonl --data DATA --datasets toys --tokenizers prq-kmeans --seeds 0
 
 (minutes on a GPU; on two CPU cores an epoch on Last.fm takes half an hour, and runs stop after 14 to 170 epochs).
 
-What bfloat16 changes (the tables compare it with the runs above, where this file lies beside theirs):
+What bfloat16 changes (the tables compare it with the runs above if this file is in the same folder):
 
     python experiments/tiger.py CODES -o experiments/results/tiger.float32.jsonl --precision float32 --datasets lastfm
 """
@@ -40,53 +40,53 @@ def run_list(datasets: list[str], tokenizers: list[str], seeds: list[int]) -> li
 
     def rank(name: str) -> int:
         groups = (MAIN, OTHERS, CONTROLS, TOKENIZERS, BEYOND)
-        return next(place for place, names in enumerate(groups) if name in names)
+        return next(index for index, names in enumerate(groups) if name in names)
 
     runs = [
-        (rank(name), seed, place, name)
-        for place, name in enumerate(tokenizers)
+        (rank(name), seed, index, name)
+        for index, name in enumerate(tokenizers)
         for seed in (seeds if name in MAIN or name in BEYOND else seeds[:1])
     ]
     return [(dataset, name, seed) for dataset in datasets for _, seed, _, name in sorted(runs)]
 
 
-def jobs_of(codes: Path, runs: list[tuple[str, str, int]]) -> list:
+def training_runs(codes: Path, runs: list[tuple[str, str, int]]) -> list:
+    """The runs whose codes exist, ready to be trained."""
     from sidkit import SidTable
-    from sidkit.retriever.training import Job
+    from sidkit.retriever.runs import TrainingRun
 
-    jobs = []
+    ready = []
     for dataset, name, seed in runs:
-        place = codes / dataset / f"{name}-{seed}.npy"
-        if not place.exists():
+        path = codes / dataset / f"{name}-{seed}.npy"
+        if not path.exists():
             print(f"no codes for {name}, seed {seed} on {dataset} yet", flush=True)
             continue
-        found = np.load(place).astype(np.int64)
-        jobs.append(Job(name, SidTable(np.arange(len(found)), found, SIZES), seed))
-    return jobs
+        table = np.load(path).astype(np.int64)
+        ready.append(TrainingRun(name, SidTable(np.arange(len(table)), table, SIZES), seed))
+    return ready
 
 
 def line_of(dataset: str, outcome, plan, device) -> dict:
     import transformers
 
     from sidkit import quality
-    from sidkit.retriever.retriever import facts_of
+    from sidkit.retriever.trainer import facts_of
 
-    job, facts = outcome.job, facts_of(outcome, plan, device)
-    recipe, options = (TOKENIZERS | BEYOND)[job.name]
+    run, facts = outcome.run, facts_of(outcome, plan, device)
+    recipe, options = (TOKENIZERS | BEYOND)[run.name]
     facts["versions"]["transformers"] = transformers.__version__
-    facts["plan"]["seed"] = job.seed
     return {
         "dataset": dataset,
-        "tokenizer": job.name,
-        "seed": job.seed,
+        "tokenizer": run.name,
+        "seed": run.seed,
         "recipe": recipe,
         "options": options,
         "finished": outcome.finished,
         **facts,
-        "icr_per_sid": quality(job.table.codes, SIZES)["icr_per_sid"],
+        "icr_per_sid": quality(run.table.codes, SIZES)["icr_per_sid"],
         "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],
         "command": f"python experiments/tiger.py CODES -o OUT --data DATA --datasets {dataset} "
-        f"--tokenizers {job.name} --seeds {job.seed}",
+        f"--tokenizers {run.name} --seeds {run.seed}",
     }
 
 
@@ -98,18 +98,20 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--tokenizers", default=",".join(TOKENIZERS))
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--at-once", type=int, default=8, help="runs trained side by side")
-    parser.add_argument("--minutes", type=float, default=0.0, help="stop after so long")
+    parser.add_argument("--at-once", type=int, default=8, help="runs trained at once")
+    parser.add_argument("--minutes", type=float, default=0.0, help="stop after this time; 0: when all are done")
     parser.add_argument("--room", type=float, default=0.0, help="begin no dataset with fewer minutes left")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--precision", default="auto", help="of matrix products: auto, bfloat16, float32")
     options = parser.parse_args()
 
+    import torch
+
     from sidkit.cli.terminal import Terminal
     from sidkit.data.sequences import read_sequences
+    from sidkit.engine.device import find_device
     from sidkit.retriever.plan import Plan
-    from sidkit.retriever.retriever import find_device
     from sidkit.retriever.training import train_stack
 
     datasets, tokenizers = options.datasets.split(","), options.tokenizers.split(",")
@@ -117,11 +119,12 @@ def main() -> None:
         known = DATASETS if name in datasets else (*TOKENIZERS, *BEYOND)
         parser.error(f"no {name!r} (known: {', '.join(known)})")
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
-    plan, device = Plan(epochs=options.epochs, precision=options.precision), find_device(options.device)
+    plan = Plan(epochs=options.epochs, precision=options.precision)
+    device = torch.device(find_device(options.device))
     done = set()
     if options.output.exists():
-        found = map(json.loads, options.output.read_text().splitlines())
-        done = {(line["dataset"], line["tokenizer"], line["seed"]) for line in found}
+        lines = map(json.loads, options.output.read_text().splitlines())
+        done = {(line["dataset"], line["tokenizer"], line["seed"]) for line in lines}
     seeds = [int(seed) for seed in options.seeds.split(",")]
     wanted = run_list(datasets, tokenizers, seeds)
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -130,33 +133,33 @@ def main() -> None:
             if run not in done:
                 make(options.data, options.codes, *run)
     for dataset in datasets:
-        jobs = jobs_of(options.codes, [run for run in wanted if run[0] == dataset and run not in done])
-        if not jobs or (deadline is not None and time.monotonic() + 60 * options.room > deadline):
+        ready = training_runs(options.codes, [run for run in wanted if run[0] == dataset and run not in done])
+        if not ready or (deadline is not None and time.monotonic() + 60 * options.room > deadline):
             continue
-        sequences = read_sequences(options.codes / dataset / "sequences.parquet", jobs[0].table.ids)
-        print(f"{dataset}: {len(jobs)} runs with {asdict(plan)}", flush=True)
+        sequences = read_sequences(options.codes / dataset / "sequences.parquet", ready[0].table.ids)
+        print(f"{dataset}: {len(ready)} runs with {asdict(plan)}", flush=True)
         with Terminal() as progress:
-            given = (jobs, sequences, plan, device, options.at_once, progress)
-            for outcome in train_stack(*given, told=tell(dataset), deadline=deadline):
+            given = (ready, sequences, plan, device, options.at_once, progress)
+            for outcome in train_stack(*given, report=print_epoch(dataset), deadline=deadline):
                 target = options.output if outcome.finished else options.output.with_suffix(".cut.jsonl")
                 with target.open("a") as out:
                     out.write(json.dumps(line_of(dataset, outcome, plan, device)) + "\n")
 
 
-def tell(dataset: str):
-    """A line for every run's epoch."""
+def print_epoch(dataset: str):
+    """A function that prints a line for every epoch of a run."""
     start = time.monotonic()
 
-    def told(outcome) -> None:
+    def report(outcome) -> None:
         last = outcome.log[-1]
         print(
-            f"{time.monotonic() - start:7.1f} s {dataset} {outcome.job.name}-{outcome.job.seed} epoch {outcome.epoch} "
+            f"{time.monotonic() - start:7.1f} s {dataset} {outcome.run.name}-{outcome.run.seed} epoch {outcome.epoch} "
             f"loss {last['loss']:.4f} NDCG@20 {last['item_ndcg@20']:.5f} best {outcome.best:.5f} "
             f"@{outcome.best_epoch} {last['samples_per_s']:,.0f} samples/s",
             flush=True,
         )
 
-    return told
+    return report
 
 
 if __name__ == "__main__":

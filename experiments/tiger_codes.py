@@ -25,7 +25,7 @@ from sidkit.files.atomic import replace_file
 
 DATASETS = ("lastfm", "toys", "sports", "clothing")
 SIZES = (256, 256, 256)
-TOKENIZERS: dict[str, tuple[str, dict]] = {  # most telling first; options beside the published defaults
+TOKENIZERS: dict[str, tuple[str, dict]] = {  # most telling first; options that differ from the published defaults
     "prq-kmeans": ("prq-kmeans", {}),
     "rq-kmeans": ("rq-kmeans", {}),
     "without-global": ("without-global", {}),
@@ -76,14 +76,14 @@ def sequences_of(folder: Path) -> Sequences:
 
 
 def random_codes(n: int, seed: int) -> np.ndarray:
-    """Different codes for all items, with no meaning."""
+    """Random codes, different for all items."""
     number = np.random.default_rng(seed).choice(np.prod(SIZES), n, replace=False)
     return np.stack(np.unravel_index(number, SIZES), 1)
 
 
 def category_codes(folder: Path, seed: int) -> np.ndarray:
     """The first token is the item's category (the last field of its text; the 255 largest, and the rest); the other two
-    say nothing."""
+    are random."""
     texts = pq.read_table(folder / "items.parquet").column("text").to_pylist()
     categories = [text.rpartition("; ")[2] for text in texts]
     rank = {category: code for code, (category, _) in enumerate(Counter(categories).most_common(255))}
@@ -113,18 +113,18 @@ def codes_of(folder: Path, name: str, seed: int) -> np.ndarray:
 
 
 def make(data: Path, output: Path, dataset: str, name: str, seed: int) -> None:
-    """One file of codes, and the dataset's sequences beside it, unless they are there."""
-    place = output / dataset / f"{name}-{seed}.npy"
-    if place.exists():
+    """One file of codes, and the dataset's sequences in the same folder, unless they exist."""
+    path = output / dataset / f"{name}-{seed}.npy"
+    if path.exists():
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if not (place.parent / "sequences.parquet").exists():
-        shutil.copyfile(data / dataset / "sequences.parquet", place.parent / "sequences.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not (path.parent / "sequences.parquet").exists():
+        shutil.copyfile(data / dataset / "sequences.parquet", path.parent / "sequences.parquet")
     start = time.perf_counter()
     codes = codes_of(data / dataset, name, seed)
-    with replace_file(place) as temporary, temporary.open("wb") as file:
+    with replace_file(path) as temporary, temporary.open("wb") as file:
         np.save(file, codes.astype(np.uint8))
-    print(json.dumps({"made": str(place), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
+    print(json.dumps({"made": str(path), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
 
 
 def main() -> None:

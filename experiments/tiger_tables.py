@@ -2,28 +2,29 @@
 
     python experiments/tiger_tables.py experiments/results/tiger.jsonl --into docs/results.md
 
-Tokenizers that the paper does not have are compared with PRQ-KMeans, in tables of their own; so are runs that a time
-limit cut short (*.cut.jsonl beside the file); what counting gives (counting.json there) has a table, and every cell of
-the run list that is still missing is named. Without --into the tables are printed. --figures FOLDER draws the test
-figures of every run, the validation curves and, where k and beta were varied, the sensitivity figure.
+Tokenizers that the paper does not have are compared with PRQ-KMeans in separate tables, and so are runs that a time
+limit cut short (*.cut.jsonl in the same folder). Counting without a model (counting.json in the same folder) has a
+table, and every cell of the run list that is still missing is named. Without --into the tables are printed. --figures
+FOLDER draws the test figures of every run, the validation curves and, where k and beta were varied, the sensitivity
+figure.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from math import exp, log
 from pathlib import Path
 from statistics import mean, stdev
 
-from tables import spread
+from tables import mean_std
 from tiger import MAIN
 from tiger_codes import BEYOND, DATASETS, TOKENIZERS
+from tiger_figures import draw
+from tiger_lines import SEEDS, by_row, read
 
-SEEDS = (0, 1, 2)
-PAPER = ("", "rq-kmeans", tuple(TOKENIZERS))  # what a table's heading says, its baseline and its rows
+PAPER = ("", "rq-kmeans", tuple(TOKENIZERS))  # the suffix of a heading, the baseline and the rows of a table
 OURS = (", beyond the paper", "prq-kmeans", ("prq-kmeans", *BEYOND))
 COLUMNS = {
     "Recall@20": "item_recall@20",
@@ -48,18 +49,6 @@ PUBLISHED = {  # the paper's NDCG@20, from its tables of public benchmarks and a
 BEGIN, END = "<!-- tiger_tables.py begins -->", "<!-- tiger_tables.py ends -->"
 
 
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def by_row(lines: list[dict], dataset: str, names: Sequence[str] = tuple(TOKENIZERS)) -> dict[str, dict[int, dict]]:
-    rows: dict[str, dict[int, dict]] = defaultdict(dict)
-    for line in lines:
-        if line["dataset"] == dataset:
-            rows[line["tokenizer"]][line["seed"]] = line
-    return {name: dict(sorted(rows[name].items())) for name in names if name in rows}
-
-
 def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str:
     """The mean paired difference to the baseline over shared seeds, and p of a t-test on paired logarithms."""
     seeds = sorted(runs.keys() & baseline.keys())
@@ -71,7 +60,7 @@ def against(runs: dict[int, dict], baseline: dict[int, dict], field: str) -> str
 
 
 def chance(ratios: list[float]) -> str:
-    """How likely such logarithms of ratios are where there is no difference, by a t-test."""
+    """The p-value of logarithms of ratios, by a t-test against no difference."""
     from scipy.stats import ttest_1samp
 
     p = ttest_1samp(ratios, 0.0).pvalue
@@ -95,10 +84,10 @@ def overall(lines: list[dict], name: str, baseline: str, field: str) -> str:
 def summary(lines: list[dict], baseline: str, names: Sequence[str]) -> str:
     """The paper's table: Recall@20 and NDCG@20 of every tokenizer on every dataset, best means in bold."""
     fields = ("item_recall@20", "item_ndcg@20")
-    found = {dataset: by_row(lines, dataset, names) for dataset in DATASETS}
-    datasets = [dataset for dataset in DATASETS if found[dataset]]
+    rows = {dataset: by_row(lines, dataset, names) for dataset in DATASETS}
+    datasets = [dataset for dataset in DATASETS if rows[dataset]]
     best = {
-        (dataset, field): max(mean(run["test"][field] for run in runs.values()) for runs in found[dataset].values())
+        (dataset, field): max(mean(run["test"][field] for run in runs.values()) for runs in rows[dataset].values())
         for dataset in datasets
         for field in fields
     }
@@ -106,15 +95,15 @@ def summary(lines: list[dict], baseline: str, names: Sequence[str]) -> str:
     heads.append(f"NDCG against {baseline}, all pairs")
     text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name in names:
-        if not any(name in rows for rows in found.values()):
+        if not any(name in rows[dataset] for dataset in datasets):
             continue
         cells = []
         for dataset in datasets:
-            runs = found[dataset].get(name, {})
+            runs = rows[dataset].get(name, {})
             for field in fields:
                 value = mean(run["test"][field] for run in runs.values()) if runs else 0.0
-                mark = "**" if runs and value == best[dataset, field] else ""
-                cells.append(f"{mark}{value:.4f}{mark}{'' if len(runs) > 1 else '¹'}" if runs else "")
+                bold = "**" if runs and value == best[dataset, field] else ""
+                cells.append(f"{bold}{value:.4f}{bold}{'' if len(runs) > 1 else '¹'}" if runs else "")
         cells.append(overall(lines, name, baseline, "item_ndcg@20"))
         text.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join([*text, *["", "¹ one seed"] * any("¹" in row for row in text)])
@@ -125,7 +114,7 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
     heads = [*COLUMNS, f"NDCG@20 − {baseline}", "epochs (best)", "seeds"]
     text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name, runs in rows.items():
-        cells = [spread([run["test"][field] for run in runs.values()], 4) for field in COLUMNS.values()]
+        cells = [mean_std([run["test"][field] for run in runs.values()], 4) for field in COLUMNS.values()]
         cells.append(against(runs, rows.get(baseline, {}), "item_ndcg@20"))
         cells.append(", ".join(f"{run['epochs']} ({run['best_epoch']})" for run in runs.values()))
         cells.append(", ".join(str(seed) for seed in runs))
@@ -133,16 +122,17 @@ def table(lines: list[dict], dataset: str, baseline: str, names: Sequence[str]) 
     return "\n".join(text)
 
 
-def beside(lines: list[dict]) -> str:
-    """NDCG@20 against RQ-KMeans in per cent: the paper's, and the mean and spread over pairs of equal seeds here."""
-    found = {dataset: by_row(lines, dataset) for dataset in DATASETS}
-    datasets = [dataset for dataset in DATASETS if "rq-kmeans" in found[dataset]]
+def published(lines: list[dict]) -> str:
+    """NDCG@20 against RQ-KMeans in per cent: the paper's, and here the mean and standard deviation over pairs of equal
+    seeds."""
+    rows = {dataset: by_row(lines, dataset) for dataset in DATASETS}
+    datasets = [dataset for dataset in DATASETS if "rq-kmeans" in rows[dataset]]
     heads = [f"{dataset}, {whose}" for dataset in datasets for whose in ("paper", "here")]
     text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name in (name for name in PUBLISHED if name != "rq-kmeans"):
         cells = []
         for dataset in datasets:
-            runs, base = found[dataset].get(name, {}), found[dataset]["rq-kmeans"]
+            runs, base = rows[dataset].get(name, {}), rows[dataset]["rq-kmeans"]
             pairs = [(runs[seed]["test"], base[seed]["test"]) for seed in runs.keys() & base.keys()]
             gains = [100 * (ours["item_ndcg@20"] / theirs["item_ndcg@20"] - 1) for ours, theirs in pairs]
             cells.append(f"{100 * (PUBLISHED[name][dataset] / PUBLISHED['rq-kmeans'][dataset] - 1):+.0f}")
@@ -167,20 +157,20 @@ def paired(lines: list[dict]) -> str:
     return "\n".join([heads, "|---|---|---:|---:|---:|", *text])
 
 
-def counting(found: dict) -> str:
-    """What needs no model: counts of items, of what followed the last one, and of what is taken together."""
-    datasets = [dataset for dataset in DATASETS if dataset in found]
+def counting(results: dict) -> str:
+    """Baselines without a model: the most popular items, what followed the last item, what is taken together."""
+    datasets = [dataset for dataset in DATASETS if dataset in results]
     heads = [f"{dataset} {word}" for dataset in datasets for word in ("Recall", "NDCG")]
     text = [f"| no model | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for name in ("popular", "followed", "together"):
-        figures = [found[dataset][name] for dataset in datasets]
+        figures = [results[dataset][name] for dataset in datasets]
         cells = [f"{one[field]:.4f}" for one in figures for field in ("recall@20", "ndcg@20")]
         text.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(text)
 
 
 def precision(done: list[dict], exact: list[dict]) -> str:
-    """Runs in float32 beside the same in bfloat16, epoch by epoch as far as both went, and what differs over all runs.
+    """Runs in float32 and the same in bfloat16, over the epochs that both have, and their difference over all runs.
     Loss is of the last such epoch, NDCG@20 the mean over them."""
     text = [
         "| dataset | tokenizer | seed | epochs | loss, bfloat16 | float32 | validation NDCG@20, bfloat16 | float32 |",
@@ -206,7 +196,7 @@ def precision(done: list[dict], exact: list[dict]) -> str:
 
 
 def missing(done: list[dict]) -> str:
-    """What of the run list is still to be done: three seeds of the main rows, one of all others."""
+    """The runs of the list that are not done yet: three seeds of the main rows, one of all others."""
     have = {(line["dataset"], line["tokenizer"], line["seed"]) for line in done}
     text = []
     for dataset in DATASETS:
@@ -227,7 +217,7 @@ def section(done: list[dict], cut: list[dict], exact: list[dict], simple: dict) 
     ]
     if simple:
         parts.insert(1, f"### Without a model\n\n{counting(simple)}")
-    parts.insert(1, f"### NDCG@20 against RQ-KMeans in per cent, in the paper and here\n\n{beside(done)}")
+    parts.insert(1, f"### NDCG@20 against RQ-KMeans in per cent, in the paper and here\n\n{published(done)}")
     parts.insert(2, f"### Pairs of equal data and seed\n\n{paired(done)}")
     for lines, warning in ((done, ""), (cut, ", cut short: not to be read as results")):
         for heading, baseline, names in (PAPER, OURS):
@@ -240,75 +230,10 @@ def section(done: list[dict], cut: list[dict], exact: list[dict], simple: dict) 
     return "\n\n".join(parts)
 
 
-def draw(done: list[dict], folder: Path) -> None:
-    """tiger-main.svg: test NDCG@20 of every run. tiger-curves.svg: validation NDCG@20 by epoch. tiger-sensitivity.svg:
-    NDCG@20 by top-k and by beta."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "tiger"  # the same runs, the same file
-    import matplotlib.pyplot as plt
-
-    datasets = [dataset for dataset in DATASETS if any(line["dataset"] == dataset for line in done)]
-    if not datasets:
-        return
-    size = {"figsize": (4 * len(datasets), 3.2), "squeeze": False, "layout": "constrained"}
-    curves, panels = plt.subplots(1, len(datasets), **size)
-    main, dots = plt.subplots(1, len(datasets), **size | {"figsize": (4 * len(datasets), 4)}, sharey=True)
-    shown = [name for name in (*TOKENIZERS, *BEYOND) if any(name == line["tokenizer"] for line in done)]
-    for place, dataset in enumerate(datasets):
-        rows = by_row(done, dataset)
-        for name, runs in by_row(done, dataset, shown).items():
-            values, at = [run["test"]["item_ndcg@20"] for run in runs.values()], shown.index(name)
-            dots[0][place].plot(values, [at] * len(values), "o", color="C0", ms=4, alpha=0.6)
-            dots[0][place].plot(mean(values), at, "|", color="black", ms=12)
-        dots[0][place].set(title=dataset, xlabel="test NDCG@20", yticks=range(len(shown)), yticklabels=shown)
-        dots[0][place].grid(axis="x", alpha=0.3)
-        dots[0][place].locator_params(axis="x", nbins=5)
-        for name, runs in rows.items():
-            if name in (*MAIN, "random"):
-                for seed, run in runs.items():
-                    label = name if seed == min(runs) else None
-                    colour = f"C{list(TOKENIZERS).index(name)}"
-                    panels[0][place].plot([value for _, value in run["curve"]], color=colour, label=label, lw=1)
-        panels[0][place].set(title=dataset, xlabel="epoch", ylabel="validation NDCG@20")
-        panels[0][place].legend(fontsize=7)
-    dots[0][0].invert_yaxis()
-    folder.mkdir(parents=True, exist_ok=True)
-    main.savefig(folder / "tiger-main.svg", metadata={"Date": None})
-    curves.savefig(folder / "tiger-curves.svg", metadata={"Date": None})
-    sensitivity(done).savefig(folder / "tiger-sensitivity.svg", metadata={"Date": None})
-
-
-def sensitivity(done: list[dict]):
-    """By k and by beta, on every dataset where either was varied: runs of the first seed joined, the others in grey."""
-    import matplotlib.pyplot as plt
-
-    settings = {1: "without-soft", 2: "prq-kmeans", 5: "prq-k5", 10: "prq-k10"}
-    betas = {10: "prq-beta10", 15: "prq-kmeans", 20: "prq-beta20", 25: "prq-beta25"}
-    varied = {*settings.values(), *betas.values()} - set(MAIN)
-    rows = {dataset: by_row(done, dataset) for dataset in DATASETS}
-    datasets = [dataset for dataset in DATASETS if varied & rows[dataset].keys()]
-    figure, axes = plt.subplots(
-        2, max(1, len(datasets)), figsize=(4 * max(1, len(datasets)), 6), squeeze=False, layout="constrained"
-    )
-    for place, dataset in enumerate(datasets):
-        for axis, (word, series) in zip(axes[:, place], (("top-k", settings), ("beta", betas)), strict=True):
-            runs = {x: rows[dataset][name] for x, name in series.items() if name in rows[dataset]}
-            found = {x: {seed: run["test"]["item_ndcg@20"] for seed, run in some.items()} for x, some in runs.items()}
-            first = {x: values[SEEDS[0]] for x, values in found.items() if SEEDS[0] in values}
-            axis.plot(list(first), list(first.values()), "o-", label="seed 0")
-            others = [(x, value) for x, values in found.items() for seed, value in values.items() if seed != SEEDS[0]]
-            axis.plot([x for x, _ in others], [value for _, value in others], ".", color="grey", label="other seeds")
-            axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20", xticks=list(series))
-    axes[0][0].legend(fontsize=8)
-    return figure
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
-    parser.add_argument("--into", type=Path, help="a document with the two marks that the tables go between")
+    parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
     parser.add_argument("--figures", type=Path, help="a folder for the charts")
     options = parser.parse_args()
     done, cut, exact, short = (

@@ -32,7 +32,7 @@ def main() -> None:
     options = parser.parse_args()
     X = np.load(options.dataset / "embedding.npy").astype(np.float32)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    found = {"command": f"python experiments/zero_rows.py DATA/{options.dataset.name} -o {options.output}"}
+    results = {"command": f"python experiments/zero_rows.py DATA/{options.dataset.name} -o {options.output}"}
     for plain, protected in product((True, False), (False, True)):
         spec = sidkit.rq_kmeans()
         stages = tuple(
@@ -50,13 +50,13 @@ def main() -> None:
             "largest_bucket": [figure["largest_bucket"] for figure in figures],
         }.items():
             drawn = "any rows" if plain else "rows that are not zero"
-            found[f"{name}; start from {drawn}; skip_zero {protected}"] = {
+            results[f"{name}; start from {drawn}; skip_zero {protected}"] = {
                 "mean": mean(values),
                 "spread": stdev(values),
                 "seeds": values,
             }
-    options.output.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    options.output.write_text(json.dumps(results, indent=1) + "\n")
+    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from command import sidkit
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,11 +35,14 @@ def shop(tmp_path):
     return tmp_path
 
 
-def run(command, folder):
-    here = re.sub(r"(^|\| )sidkit ", rf"\1{shlex.quote(sys.executable)} -m sidkit ", command)
-    assert here != command, command
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", here], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}\n{done.stderr}"
+def run(line, folder):
+    """Run a line of a document as a shell would: commands of sidkit, each reading what the one before it printed."""
+    piped = None
+    for bar, words in groupby(shlex.split(line), "|".__eq__):
+        if not bar:
+            name, *arguments = words
+            assert name == "sidkit", line
+            piped = sidkit(*arguments, stdin=piped, cwd=folder)
 
 
 def blocks(text, language):
@@ -130,14 +136,16 @@ def test_the_reference_has_every_parameter_with_its_default():
             spelled = f"`{one.name}`" if one.param_type_name == "argument" else f"`{one.opts[0]}`"
             assert one.name == "help" or spelled in parts[f"sidkit {name}"], (name, one.name)
     for row in (
-        "| `embeddings` | Parquet file, folder or glob of them, .npy, .npz or .safetensors | required |",
+        "| `embeddings` | Vectors: Parquet (a file, a folder, a glob pattern), .npy, .npz, .safetensors or .pt "
+        "| required |",
         "| `--output`, `-o` PATH | Folder to write | required |",
         "| `--recipe`, `-r` TEXT | Which tokenizer; `sidkit show` lists them | `prq-kmeans` |",
-        "| `--top-k` INTEGER | Centroids each row refines | the recipe's, mostly 2 |",
-        r"| `--bad-rows` error\|drop | Rows with NaN, infinity or only zeros: stop, or leave out and list | `error` |",
+        "| `--top-k` INTEGER | Centroids that each row refines | the recipe's, mostly 2 |",
+        r"| `--bad-rows` error\|drop | Rows with NaN, infinity or only zeros: stop, or leave them out and list them "
+        "| `error` |",
     ):
         assert row in parts["sidkit fit"].splitlines()
-    assert "| `--separator` TEXT | What stands between parts of a path | `' > '` |" in parts["sidkit judge"]
+    assert "| `--separator` TEXT | What separates the parts of a category path | `' > '` |" in parts["sidkit judge"]
     assert r"such as '\<{letter}_{code}>' | `letters` |" in parts["sidkit encode"]
     assert "| `--constrained`, `--unconstrained` | Whether" in parts["sidkit train"]
 
@@ -156,6 +164,18 @@ def test_every_equation_and_name_of_the_glossary_exists():
                 continue
             source = "".join(Path(module.__file__).read_text() for module in modules)
             assert re.search(rf"\b{name}\b", source), (name, homes)
+
+
+def test_the_glossary_has_one_meaning_for_every_word():
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("# Words")[1]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in page.splitlines() if line.startswith("| ")][1:]
+    words = [word.strip() for row in rows for word in row[0].split(",")]
+    assert len(words) == len(set(words))
+    first, last = ("stage", "level", "token", "code", "SID", "prefix", "bucket"), ("verdict", "evidence")
+    data = ("codebook", "centroid", "residual", "carryover", "source", "rows", "table", "template", "occupancy")
+    work = ("spread", "checkpoint", "unfinished folder", "fingerprint", "recipe", "spec", "run", "seed")
+    assert {*first, *data, *work, "figure", "metric", *last} <= set(words)
+    assert all(len(row) == 4 and row[3].strip() for row in rows)
 
 
 def test_the_public_names_are_exactly_these():

@@ -131,3 +131,26 @@ def test_the_design_shows_the_same_layers():
     assert block, "docs/design.md has no block of layers"
     shown = [re.split(r"\s{2,}", line)[0] for line in block[1].splitlines() if line.strip()]
     assert shown == [line for line in LAYERS if "__init__" not in line and line != "moved"]
+
+
+def _definitions(kind: type[ast.AST]) -> list[tuple[str, ast.AST]]:
+    trees = ((name, ast.parse(path.read_text(encoding="utf-8"))) for name, path in MODULES.items())
+    return [(name, node) for name, tree in trees for node in ast.walk(tree) if isinstance(node, kind)]
+
+
+def test_no_function_is_longer_than_sixty_lines():
+    """Kernels aside, and the signatures of commands."""
+    long = [
+        f"{name}.{node.name}"
+        for name, node in _definitions(ast.FunctionDef)
+        if "triton" not in name
+        and node.end_lineno - (node.body[0].lineno if _layer(name) == "cli" else node.lineno) + 1 > 60
+    ]
+    assert long == []
+
+
+def test_a_class_name_has_one_meaning():
+    homes: dict[str, list[str]] = {}
+    for name, node in _definitions(ast.ClassDef):
+        homes.setdefault(node.name, []).append(name)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -16,7 +16,7 @@ from .moved import MOVED, install
 if TYPE_CHECKING:
     from .data.embeddings import open_embeddings as open_embeddings
     from .errors import SidkitError as SidkitError
-    from .fleet.rows import on_ray as on_ray
+    from .fleet.open import on_ray as on_ray
     from .measure.carryover import carryover as carryover
     from .sids.quality import quality as quality
     from .sids.table import SidTable as SidTable
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from .tokenizer.recipes import without_global as without_global
     from .tokenizer.recipes import without_projection as without_projection
     from .tokenizer.recipes import without_soft as without_soft
-    from .tokenizer.store import load as load
     from .tokenizer.tokenizer import FittedTokenizer as FittedTokenizer
     from .tokenizer.tokenizer import Tokenizer as Tokenizer
+    from .tokenizer.tokenizer import load as load
 
 __version__ = "0.1.0"
 
@@ -48,8 +48,8 @@ _HOMES = {  # every public name is imported when first used, so that `import sid
     "SidkitError": "errors",
     "Tokenizer": "tokenizer.tokenizer",
     "carryover": "measure.carryover",
-    "load": "tokenizer.store",
-    "on_ray": "fleet.rows",
+    "load": "tokenizer.tokenizer",
+    "on_ray": "fleet.open",
     "open_embeddings": "data.embeddings",
     "prq_kmeans": "tokenizer.recipes",
     "quality": "sids.quality",

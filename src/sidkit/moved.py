@@ -35,7 +35,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "scalar": ("stages.scalar",),
     "sequences": ("data.sequences",),
     "spec": ("tokenizer.spec",),
-    "store": ("tokenizer.store",),
+    "store": ("tokenizer.store", "tokenizer.tokenizer"),
     "template": ("sids.template",),
     "trie": ("sids.trie",),
     "vae": ("stages.vae", "tokenizer.vae_recipes", "tokenizer.given_vae"),

@@ -12,7 +12,7 @@ import sidkit as library
 from command import sidkit
 from conftest import planted
 from sidkit.advice.candidates import Advice, Candidate, Target, choose
-from sidkit.advice.occupancy import alone, distinct, filling
+from sidkit.advice.filling import alone, distinct, filling
 from sidkit.advice.page import advice_page, tradeoff
 from sidkit.advice.sweep import advise
 from sidkit.cli import app

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, real files, messages read."""
+"""The command line as a user meets it: real files, messages read, and real processes where these matter."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from command import sidkit
+from command import run, sidkit
 from sidkit.sids.table import SidTable
 from sidkit.sids.template import template_named
 
@@ -43,6 +43,21 @@ def made(files):
     return files
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--version",),
+        ("--help",),
+        ("lookup", "sids.parquet", "item-7", "--items", "items.parquet"),
+        ("report", "sids.parquet"),
+        ("lookup", "sids.parquet", "nobody"),
+        ("fit", "items.npy"),
+    ],
+)
+def test_the_tests_run_a_command_as_a_new_process_would(made, words):
+    assert run(*words, cwd=made) == run(*words, cwd=made, fresh=True)
+
+
 def test_fit_encode_report_on_every_format_give_the_same_tokens(files, tmp_path):
     tables = []
     for name in ("items.parquet", "items.npy", "items.safetensors"):
@@ -64,6 +79,18 @@ def test_fit_prints_quality_and_the_next_command(files, tmp_path):
     figures = json.loads(sidkit("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8", "--json"))
     assert figures["sizes"] == [16, 8]
     assert figures["quality"]["items"] == 400
+
+
+def test_fit_does_not_read_back_what_it_wrote(files, tmp_path, monkeypatch):
+    def load(path):
+        raise AssertionError(f"{path} was read back")
+
+    monkeypatch.setattr("sidkit.tokenizer.tokenizer.load", load)
+    words = ("fit", files / "items.npy", "-o", tmp_path / "tok", "--sizes", "16-8")
+    assert "distinct SIDs" in sidkit(*words)
+    figures = json.loads(sidkit(*words, "--json"))
+    facts = json.loads((tmp_path / "tok" / "config.json").read_text())["facts"]
+    assert facts == {key: figures[key] for key in facts}
 
 
 def test_help_lists_every_command_with_a_line_on_it():
@@ -125,7 +152,7 @@ def test_encode_parts_items_that_share_a_sid(made, tmp_path):
     refused = sidkit(
         "encode", made / "tok", made / "items.parquet", "-o", tmp_path / "x", "--spread", "--ray", "local", check=1
     )
-    assert "--spread needs all items in one place" in refused
+    assert "--spread needs all items on one machine" in refused
 
 
 def test_encode_tells_machines_what_it_wrote(made, tmp_path):
@@ -376,12 +403,15 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
         (("report", "sids.parquet", "-o", "page.html"), "page.html is a folder; name a file"),
         (("report", "sids.parquet", "--figures", "items.npy"), "items.npy is a file; name a folder"),
         (("encode", "tok", "items.npy", "-o", "page.html"), "page.html is a folder; name a file"),
-        (("encode", "tok", "items.npy", "-o", "x.parquet", "--cpus", "2"), "--cpus is about the workers of --ray"),
-        (("fit", "items.npy", "-o", "new", "--workers", "2"), "--workers is about the workers of --ray"),
+        (("encode", "tok", "items.npy", "-o", "x.parquet", "--cpus", "2"), "--cpus is for the workers of --ray"),
+        (("fit", "items.npy", "-o", "new", "--workers", "2"), "--workers is for the workers of --ray"),
         (("embed", "items.parquet", "-o", "e.parquet", "--device", "cuda"), "--device is for sentence-transformers"),
         (("explore", "sids.parquet", "--port", "99999"), "--port must lie between 0 and 65535, not 99999"),
         (("case", "query", "mug", "none.parquet", "tok"), "no such file or folder: none.parquet"),
-        (("fit", "items.npy", "-o", "new", "--sizes", "4", "--device", "tpu"), "device must be auto, cpu or cuda"),
+        (
+            ("fit", "items.npy", "-o", "new", "--sizes", "4", "--device", "tpu"),
+            "device must be auto, cpu, cuda or cuda:N",
+        ),
     ],
 )
 def test_errors_are_one_clear_line(made, arguments, message):
@@ -411,7 +441,7 @@ def test_usage_errors_are_one_clear_line_and_exit_with_2(arguments, message):
 
 def test_without_a_command_the_commands_are_listed():
     for group in ((), ("case",)):
-        done = subprocess.run([sys.executable, "-m", "sidkit", *group], capture_output=True, text=True)
+        done = run(*group)
         assert "Commands:" in done.stdout + done.stderr
 
 
@@ -438,7 +468,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert told.strip() == "stopped; nothing was left half-written (fit, encode, embed and train go on with --resume)"
+    assert told.strip() == "stopped; no file is half-written (fit, encode, embed and train resume with --resume)"
     assert not (out / "tok").exists()
     assert all(entry.name == "tok.unfinished" for entry in out.iterdir())
 

@@ -12,7 +12,8 @@ import pytest
 
 from sidkit.demo import catalogue
 from sidkit.demo.visits import visits
-from sidkit.embed.text import WordCounts, embed_texts
+from sidkit.embed.text import embed_texts
+from sidkit.embed.word_counts import WordCounts
 from sidkit.errors import SpecError
 from sidkit.search.grammar.vocabulary import TEMPLATES, leaves
 

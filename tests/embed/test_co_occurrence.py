@@ -1,14 +1,13 @@
 """Co-occurrence vectors beside embeddings: the formula, the files, and what they are for."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import command
 import sidkit
 from conftest import planted
 from sidkit.data.embeddings import open_embeddings
@@ -111,9 +110,8 @@ def test_sids_of_blended_rows_find_more_of_what_comes_next(rng):
     assert found["both"] > 1.5 * found["text"]
 
 
-def run(folder, *arguments):
-    command = [sys.executable, "-m", "sidkit", "blend", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+def run(folder, *arguments, stdin=None):
+    return command.run("blend", *arguments, stdin=stdin, cwd=folder)
 
 
 def write_items(path, rng, ids, d=6):
@@ -182,7 +180,7 @@ def test_later_items_get_their_place_in_an_earlier_blend(shop, rng):
     write_items(shop / "new.parquet", rng, ["N1", "P3", "N2"])
     done = run(shop, "new.parquet", "--like", "b.parquet", "-o", "more.parquet")
     assert done.returncode == 0, done.stderr
-    assert "2 items are taken with no other" in done.stderr
+    assert "2 items occur with no other" in done.stderr
     before, more = rows_of(shop / "b.parquet")[1], rows_of(shop / "more.parquet")[1]
     np.testing.assert_array_equal(more[1, 6:], before[3, 6:])
     assert not more[[0, 2], 6:].any()
@@ -279,8 +277,7 @@ def test_rows_from_a_stream_need_ids_of_their_own(shop):
         ([{"item_id": "N", "embedding": [10**400] * 6}], "too large"),
     ):
         text = "\n".join(json.dumps(line) for line in lines)
-        command = [sys.executable, "-m", "sidkit", "blend", "-", "--like", "b.parquet", "-o", "out.parquet"]
-        done = subprocess.run(command, cwd=shop, capture_output=True, text=True, input=text)
+        done = run(shop, "-", "--like", "b.parquet", "-o", "out.parquet", stdin=text)
         assert done.stderr.startswith("error:"), done.stderr
         assert said in done.stderr
         assert not (shop / "out.parquet").exists()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import command
 from sidkit import embed as encoder
 from sidkit.data.embeddings import open_embeddings
 from sidkit.data.items import read_texts
@@ -31,9 +32,8 @@ def write(path, n=100, **columns):
     return table["item_id"], titles
 
 
-def run(folder, *arguments, **options):
-    command = [sys.executable, "-m", "sidkit", "embed", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, **options)
+def run(folder, *arguments):
+    return command.run("embed", *arguments, cwd=folder)
 
 
 def rows_of(path):

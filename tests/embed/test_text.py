@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sidkit.embed.text import WordCounts, directions, embed_texts, tfidf, words
+from sidkit.embed.text import directions, embed_texts, tfidf
+from sidkit.embed.word_counts import WordCounts
+from sidkit.embed.words import words
 from sidkit.errors import InputError, SpecError
 
 COLOURS = ["red", "blue", "green", "white"]

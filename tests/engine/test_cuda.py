@@ -11,6 +11,7 @@ import pytest
 
 from kernels import DEVICE, QUIET, kernels_run, needs_gpu, torch
 from sidkit.engine import cpu
+from sidkit.engine.steps import CarryStep
 from sidkit.geometry import residual, squared_length, unit
 
 pytestmark = QUIET
@@ -286,12 +287,12 @@ def test_stages_in_one_kernel_are_the_stages(engine):
     x[3] = 2.5 * c[codes[0, 13]]  # parallel to its centroid: nothing is left
     r = unit(residual(x, c[codes[0, 10:]], 0.0))
     r = residual(unit(residual(r, mean[None], 0.3)), c[codes[0, 10:]], 1.0)
-    parts = [(c, 0, 0.0, True), (mean, -1, 0.3, True), (c, 0, 1.0, False)]
+    steps = [CarryStep(c, 0.0, True, 0), CarryStep(mean[None], 0.3), CarryStep(c, 1.0, False, 0)]
     given = torch.from_numpy(x).to(DEVICE)
-    got = engine.carried(given, engine.steps(parts, given), torch.from_numpy(codes).to(DEVICE), 10)
+    got = engine.carried(given, engine.plan_carry(steps, given), torch.from_numpy(codes).to(DEVICE), 10)
     assert np.abs(got.cpu().numpy() - r).max() < 1e-5
     assert (unit(residual(x, c[codes[0, 10:]], 0.0))[3] == 0).all()
-    only = engine.carried(given, engine.steps(parts[:1], given), torch.from_numpy(codes).to(DEVICE), 10)
+    only = engine.carried(given, engine.plan_carry(steps[:1], given), torch.from_numpy(codes).to(DEVICE), 10)
     assert (only.cpu().numpy()[3] == 0).all()
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from sidkit.engine import cpu, native
-from sidkit.engine.native import Chain, Step, build
+from sidkit.engine.native import CarryChain, build
+from sidkit.engine.steps import CarryStep
 from sidkit.geometry import residual, unit
 from sidkit.stages.cluster.kmeans import Centroids, KMeans
 
@@ -152,10 +153,15 @@ def test_rows_are_carried_to_the_same_bits_as_by_geometry(d, threads):
         r = unit(residual(unit(x), mean, 0.0))
         r = unit(residual(r, centroids[codes[:, 0]], keep))
         r = residual(r, centroids[codes[:, 1]], keep)
-        steps = [Step(), Step(mean), Step(centroids, keep, True, 0), Step(centroids, keep, False, 1)]
-        carried = native.carry(x, Chain(steps), codes)
+        steps = [
+            CarryStep(),
+            CarryStep(mean),
+            CarryStep(centroids, keep, True, 0),
+            CarryStep(centroids, keep, False, 1),
+        ]
+        carried = native.carry(x, CarryChain(steps), codes)
         assert np.array_equal(carried.view(np.int32), r.view(np.int32))
-        alone = [native.carry(x[i : i + 1], Chain(steps), codes[i : i + 1]) for i in range(len(x))]
+        alone = [native.carry(x[i : i + 1], CarryChain(steps), codes[i : i + 1]) for i in range(len(x))]
         assert np.array_equal(np.concatenate(alone), carried)
 
 
@@ -163,13 +169,13 @@ def test_rows_are_carried_to_the_same_bits_as_by_geometry(d, threads):
 def test_encoding_in_one_sweep_gives_the_codes_of_one_level_after_another(threads):
     x = rows(5000, 48)
     mean, books = rows(1, 48, seed=1), [rows(size, 48, seed=size) for size in (100, 50, 7)]
-    steps, r, columns = [Step(), Step(mean)], unit(residual(unit(x), mean, 0.0)), []
+    steps, r, columns = [CarryStep(), CarryStep(mean)], unit(residual(unit(x), mean, 0.0)), []
     for j, centroids in enumerate(books):
         book = cpu.book(centroids, "cosine", x)
-        steps.append(Step(centroids, 0.0, True, j, book))
+        steps.append(CarryStep(centroids, 0.0, True, j, book))
         columns.append(cpu.nearest(r, book))
         r = unit(residual(r, centroids[columns[-1]], 0.0))
-    chain = Chain(steps)
+    chain = CarryChain(steps)
     codes = native.encode(x, chain)
     assert np.array_equal(codes, np.stack(columns, axis=1))
     assert np.array_equal(native.carry(x, chain, codes).view(np.int32), r.view(np.int32))
@@ -224,7 +230,7 @@ def test_sums_are_the_same_bits_however_rows_are_cut_and_shared_out(monkeypatch)
 def test_a_pass_over_raw_rows_equals_a_pass_over_carried_rows(threads):
     x, centroids = rows(9000, 31), rows(20, 31, seed=1)
     codes = np.random.default_rng(0).integers(0, 20, (9000, 1)).astype(np.int32)
-    chain = Chain([Step(), Step(centroids, 0.0, True, 0)])
+    chain = CarryChain([CarryStep(), CarryStep(centroids, 0.0, True, 0)])
     book = cpu.book(rows(60, 31, seed=2), "cosine", x)
     raw = native.soft_sums(x, book, 2, 15.0, 0.5, chain=chain, codes=codes)
     carried = native.soft_sums(native.carry(x, chain, codes), book, 2, 15.0, 0.5)
@@ -233,7 +239,7 @@ def test_a_pass_over_raw_rows_equals_a_pass_over_carried_rows(threads):
 
 @needs_kernels
 def test_what_the_kernels_could_trip_over_is_refused():
-    chain = Chain([Step(rows(5, 4), 0.0, True, 0)])
+    chain = CarryChain([CarryStep(rows(5, 4), 0.0, True, 0)])
     with pytest.raises(ValueError, match="codes run from 0 to 5, not below 5"):
         native.carry(rows(2, 4), chain, np.array([[0], [5]], np.int32))
     with pytest.raises(ValueError, match=r"codes of shape \(2, 0\) cannot lead 2 rows through 1 levels"):
@@ -241,7 +247,7 @@ def test_what_the_kernels_could_trip_over_is_refused():
     with pytest.raises(ValueError, match=r"rows of 3 numbers cannot go through stages of \{4\}"):
         native.carry(rows(2, 3), chain, np.zeros((2, 1), np.int32))
     with pytest.raises(ValueError, match=r"cannot take away vectors of shape \(2, 4\)"):
-        Chain([Step(rows(2, 4), 0.0, True, 0, cpu.book(rows(5, 4), "cosine", rows(2, 4)))])
+        CarryChain([CarryStep(rows(2, 4), 0.0, True, 0, cpu.book(rows(5, 4), "cosine", rows(2, 4)))])
     with pytest.raises(ValueError, match="a step without a book cannot find its codes"):
         native.encode(rows(2, 4), chain)
     with pytest.raises(ValueError, match=r"cannot add to float32 sums of shape \(2,\)"):

@@ -29,7 +29,7 @@ def shop(folder, n=400, seed=0):
     other[:, 0] = (codes[:, 0] + codes[:, 1] % 2) % 8
     SidTable(ids, codes, (8, 4, 3)).to_parquet(folder / "sids.parquet")
     SidTable([*ids[10:], "only-there"], np.vstack([other[10:], [[7, 3, 2]]]), (8, 4, 3)).to_parquet(
-        folder / "other.parquet"
+        folder / "other.parquet", "plain"
     )
     pq.write_table(pa.table({"item_id": ids, "title": titles}), folder / "items.parquet")
     centres = rng.normal(size=(8, 16))

@@ -143,14 +143,14 @@ def test_of_many_siblings_those_around_are_shown(tmp_path):
 
 def test_the_other_table_holds_the_same_items_elsewhere(pages, made):
     codes, other = made[2], made[3]
-    told = pages.beside("a", (2,))
+    told = pages.counterpart("a", (2,))
     inside = np.flatnonzero(codes[:, 0] == 2)
     known = inside[inside >= 10]
     assert (told["items"], told["missing"]) == (len(known), len(inside) - len(known))
     counts = np.bincount(other[known, 0], minlength=8)
     assert {b["prefix"][0]: b["items"] for b in told["branches"]["list"]} == {i: c for i, c in enumerate(counts) if c}
-    whole = np.bincount(np.append(other[10:, 0], 7), minlength=8)
-    assert all(b["whole"] == whole[b["prefix"][0]] for b in told["branches"]["list"])
+    total = np.bincount(np.append(other[10:, 0], 7), minlength=8)
+    assert all(b["total"] == total[b["prefix"][0]] for b in told["branches"]["list"])
 
 
 def test_tokens_that_all_items_share_in_the_other_table_are_passed_over(tmp_path):
@@ -158,9 +158,9 @@ def test_tokens_that_all_items_share_in_the_other_table_are_passed_over(tmp_path
     SidTable(["a", "b", "c", "d"], codes, (2, 2, 2)).to_parquet(tmp_path / "one.parquet")
     SidTable(["a", "b", "c", "d"], codes[:, [1, 0, 2]], (2, 2, 2)).to_parquet(tmp_path / "two.parquet")
     two = Pages(read(tmp_path / "one.parquet", tmp_path / "two.parquet"))
-    told = two.beside("a", (0, 1))
+    told = two.counterpart("a", (0, 1))
     assert (told["sid"], [b["prefix"] for b in told["branches"]["list"]]) == ("<a_1><b_0>", [[1, 0, 0], [1, 0, 1]])
-    told = two.beside("a", (0, 0))
+    told = two.counterpart("a", (0, 0))
     assert (told["sid"], [b["prefix"] for b in told["branches"]["list"]]) == ("<a_0><b_0>", [[0, 0, 0]])
 
 
@@ -217,6 +217,34 @@ def test_search_understands_sids_as_their_file_writes_them(tmp_path):
     pages = Pages(read(tmp_path / "sids.parquet"))
     for text, prefixes in (("[1:2]", [[2]]), ("<a_2>", [[2]]), ("[2, 1]", [[2, 1]]), ("[2:2]", [])):
         assert [step["prefix"] for step in pages.search(text)["prefixes"]] == prefixes
+
+
+@pytest.mark.parametrize(
+    "template, sid, prefix, token, other",
+    [("plain", "2-1", "2", "1", "0"), ("[{level}:{code}]", "[1:2][2:1]", "[1:2]", "[2:1]", "[2:0]")],
+)
+def test_every_answer_writes_sids_as_their_file_does(tmp_path, template, sid, prefix, token, other):
+    """Four items on two sides, the second of which is written by letters."""
+    codes = np.array([[2, 1], [2, 1], [2, 0], [0, 1]], np.int32)
+    SidTable([7, 8, 9, 10], codes, (3, 3)).to_parquet(tmp_path / "sids.parquet", template)
+    SidTable([7, 8, 9, 10], codes, (3, 3)).to_parquet(tmp_path / "other.parquet")
+    vectors = Lines(np.eye(4, dtype=np.float32) + 0.1, pa.array([7, 8, 9, 10]))
+    pages = Pages(read(tmp_path / "sids.parquet", tmp_path / "other.parquet", vectors=vectors))
+    node = pages.node("a", (2,))
+    assert (node["sid"], [step["token"] for step in node["path"]]) == (prefix, [prefix])
+    assert [branch["token"] for branch in node["branches"]["list"]] == [token, other]
+    item = pages.item("7")
+    assert (item["sides"]["a"]["sid"], item["sides"]["b"]["sid"]) == (sid, "<a_2><b_1>")
+    assert [step["sid"] for step in item["sides"]["a"]["path"]] == [prefix, sid]
+    listed = pages.members("a", (2,))["list"]
+    assert [(one["sid"], one["rest"]) for one in listed if one["id"] == "7"] == [(sid, token)]
+    assert [one["rest"] for one in pages.members("a", (2, 1))["list"]] == ["", ""]
+    assert [one["rest"] for one in pages.members("a", ())["list"] if one["id"] == "7"] == [sid]
+    assert pages.near("7", "a")["odd"][0]["sid"] == sid
+    assert pages.search(sid)["prefixes"][0]["sid"] == sid
+    assert [step["sid"] for step in pages.search("<a_2><b_1>")["prefixes"]] == [sid, "<a_2><b_1>"]
+    assert pages.search("7")["item"]["sid"] == sid
+    assert pages.counterpart("b", (2,))["sid"] == prefix
 
 
 def test_tables_that_do_not_fit_are_refused(made, tmp_path):
@@ -283,7 +311,7 @@ BAD = [
     "/api/node?p=999",
     "/api/node?p=%00",
     "/api/members?page=1e3",
-    "/api/beside?t=q",
+    "/api/counterpart?t=q",
     "/api/near?id=nobody",
     "/static/nothing.js",
     "/static/../server.py",

@@ -1,5 +1,6 @@
 """The explorer as a person meets it: a real browser on the real page."""
 
+import re
 import time
 
 import pyarrow as pa
@@ -49,24 +50,24 @@ def test_typing_suggests_and_enter_opens_what_was_chosen(page, site):
     visit(page, site)
     page.keyboard.press("/")
     page.keyboard.type("blue sho")
-    page.wait_for_selector("#found [role=option]")
-    suggested = page.locator("#found .title").all_inner_texts()
+    page.wait_for_selector("#suggestions [role=option]")
+    suggested = page.locator("#suggestions .title").all_inner_texts()
     assert suggested
     assert all("blue shoe" in text for text in suggested)
     page.keyboard.press("ArrowDown")
-    chosen = page.locator("#found [aria-selected=true]")
+    chosen = page.locator("#suggestions [aria-selected=true]")
     assert page.get_attribute("#q", "aria-activedescendant") == chosen.get_attribute("id")
     page.keyboard.press("Enter")
     page.wait_for_url("**/item?id=*")
     until(page, suggested[0])
-    assert page.locator("#found").is_hidden()
+    assert page.locator("#suggestions").is_hidden()
 
 
 def test_a_pasted_sid_leads_to_its_prefix_and_words_to_pages_of_results(page, site):
     visit(page, site)
     page.fill("#q", "<a_3><b_1>")
-    page.wait_for_selector("#found [role=option]")
-    page.click("#found [role=option] >> nth=0")
+    page.wait_for_selector("#suggestions [role=option]")
+    page.click("#suggestions [role=option] >> nth=0")
     page.wait_for_url("**/?p=3-1")
     until(page, "<a_3><b_1>")
     page.fill("#q", "red")
@@ -200,8 +201,19 @@ def test_two_tables_side_by_side(page, site):
     trees.nth(1).locator(".branch").first.click()
     page.wait_for_url("**/?t=b&p=*")
     visit(page, site + "/item?id=P0030")
-    assert page.locator(".card").nth(1).locator("h2").inner_text().startswith("other.parquet")
+    assert re.fullmatch(r"other\.parquet: \d-\d-\d", page.locator(".card").nth(1).locator("h2").inner_text())
     page.wait_for_selector("text=Near by embedding, far by SID in sids.parquet")
+
+
+def test_each_table_is_written_as_its_file_writes_it(page, site):
+    visit(page, site + "/?p=3")
+    assert heading(page) == "<a_3>"
+    assert re.fullmatch(r"<b_\d><c_\d>", page.locator(".members .sid").first.inner_text())
+    visit(page, site + "/?t=b&p=3")
+    assert heading(page) == "3"
+    assert re.fullmatch(r"\d-\d", page.locator(".members .sid").first.inner_text())
+    visit(page, site + "/?t=b&p=3-1")
+    assert heading(page) == "3-1"
 
 
 def background(page):
@@ -244,7 +256,7 @@ def test_a_million_items_are_walked_and_searched_without_waiting(page, tmp_path)
         assert page.locator(".branch").count() == 24
         page.fill("#q", titles[123_456].as_py())
         page.wait_for_function(
-            "t => document.querySelector('#found .title')?.textContent === t", arg=str(titles[123_456])
+            "t => document.querySelector('#suggestions .title')?.textContent === t", arg=str(titles[123_456])
         )
         page.keyboard.press("Escape")
         page.locator(".branch").first.click()

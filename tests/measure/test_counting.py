@@ -10,7 +10,8 @@ import pytest
 
 from sidkit.data.sequences import Sequences
 from sidkit.errors import InputError
-from sidkit.measure.counting import Chances, counted, counted_by_token
+from sidkit.measure.chances import Chances
+from sidkit.measure.counting import counted, counted_by_token
 
 
 def test_a_case_worked_by_hand():
@@ -105,7 +106,7 @@ def test_by_token_few_beams_find_the_likeliest_and_chunks_change_nothing(monkeyp
     whole = counted_by_token(codes, (4, 4, 4), walks, beams=64)
     assert whole["recall@20"] > 0.5 > 20 / 64
     assert counted_by_token(codes, (4, 4, 4), walks, beams=20)["ndcg@5"] == pytest.approx(whole["ndcg@5"], abs=0.02)
-    monkeypatch.setattr("sidkit.measure.counting.AT_ONCE", 1)
+    monkeypatch.setattr("sidkit.measure.chances.AT_ONCE", 1)
     assert counted_by_token(codes, (4, 4, 4), walks, beams=64) == whole
 
 

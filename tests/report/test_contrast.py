@@ -15,10 +15,14 @@ from command import sidkit
 from sidkit.embed import choose
 from sidkit.errors import InputError, SpecError
 from sidkit.report.cases import RULES, collision_case, query_case
-from sidkit.report.compare import Comparison, compare
-from sidkit.report.compare_page import compare_page, comparison_figures, pairs_of, sides_of
+from sidkit.report.compare import compare
+from sidkit.report.compare_figures import comparison_figures
+from sidkit.report.compare_page import compare_page
+from sidkit.report.comparison import Comparison
+from sidkit.report.contenders import contenders_of, pairs_of
 from sidkit.report.contrast import aligned, contrast
-from sidkit.report.draw.layout import WIDTH, Rect, lay_out
+from sidkit.report.draw.layout import lay_out
+from sidkit.report.draw.marks import WIDTH, Rect
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import prq_kmeans, rq_kmeans
 
@@ -224,10 +228,10 @@ def made(shop, tmp_path_factory):
     X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
     ids, texts = (pq.read_table(shop / "items.parquet")[name] for name in ("item_id", "title"))
     found = compare(X, {"prq": prq_kmeans((4, 4, 4)), "rq <b>": rq_kmeans((4, 4, 4))}, [0, 1, 2], folder)
-    sides = sides_of(found, X, ids)
-    figures = comparison_figures(found, sides, "pca")
-    pairs = pairs_of(sides, texts.to_pylist())
-    (folder / "page.html").write_text(compare_page(found, sides, figures, "Shop & co", pairs))
+    contenders = contenders_of(found, X, ids)
+    figures = comparison_figures(found, contenders, "pca")
+    pairs = pairs_of(contenders, texts.to_pylist())
+    (folder / "page.html").write_text(compare_page(found, contenders, figures, "Shop & co", pairs))
     return folder / "page.html", found, figures
 
 
@@ -243,20 +247,20 @@ class TestPage:
         values = [run["icr_per_item"] for run in found.figures["prq"]]
         bar = figures[0].panels[0].series[0]
         assert bar.y[1] == pytest.approx(np.mean(values))
-        assert bar.spread[1] == pytest.approx(np.std(values, ddof=1))
+        assert bar.whiskers[1] == pytest.approx(np.std(values, ddof=1))
 
     def test_bars_of_levels_that_a_tokenizer_has_not_are_left_out_and_their_places_stay(self, shop, tmp_path):
         X = np.stack(pq.read_table(shop / "items.parquet")["embedding"].to_numpy())
         found = compare(X, {"two": rq_kmeans((4, 4)), "four": rq_kmeans((2, 2, 2, 2))}, [0], tmp_path)
-        sides = sides_of(found, X, np.arange(len(X)))
-        figures = comparison_figures(found, sides, "pca")
+        contenders = contenders_of(found, X, np.arange(len(X)))
+        figures = comparison_figures(found, contenders, "pca")
         panels = {panel.title: panel for panel in figures[0].panels}
         assert [list(one.x) for one in panels["Codes in use"].series] == [[0, 1], [0, 1, 2, 3]]
         deep = panels["Prefix utilisation, level 4"]
         assert [list(one.x) for one in deep.series] == [[], [0]]
         bar = next(mark for mark in lay_out(deep) if isinstance(mark, Rect) and mark.tip)
         assert bar.x > WIDTH / 2  # the second of two, beside an empty place
-        assert "Prefix utilisation, level 4" in compare_page(found, sides, figures, "x", [])
+        assert "Prefix utilisation, level 4" in compare_page(found, contenders, figures, "x", [])
 
     def test_the_page_fits_a_phone_and_shows_hostile_texts_as_they_are(self, browser, made):
         with watched(browser, viewport={"width": 380, "height": 700}) as page:

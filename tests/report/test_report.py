@@ -11,21 +11,27 @@ import pyarrow.parquet as pq
 import pytest
 
 from browser import overflows, watched
+from command import sidkit
 from sidkit.errors import InputError, MissingExtraError, SpecError
 from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.report.centroids import MOST, joint_map
+from sidkit.report.draw.axes import whisker_ends
 from sidkit.report.draw.chart import Figure, Panel, Series
-from sidkit.report.draw.layout import WIDTH, Dots, Label, Path, Rect, height_of, lay_out, shown, wide
+from sidkit.report.draw.layout import height_of, lay_out
+from sidkit.report.draw.marks import WIDTH, Dots, Label, Polyline, Rect, number_text, text_width
 from sidkit.report.draw.plots import write_figures
 from sidkit.report.draw.svg import figure_svg
 from sidkit.report.evidence import assess, gather
-from sidkit.report.figures import _chance_panel, bucket_panel, lorenz_panel, map_panels, prefix_sizes
+from sidkit.report.figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from sidkit.report.groups import collision_groups, prefix_tree, typical_prefixes
-from sidkit.report.page import FORMULAS, report_page
+from sidkit.report.judged_figures import chance_panel
+from sidkit.report.limits import LIMITS
+from sidkit.report.page import report_page
+from sidkit.sids.metrics import METRICS
 from sidkit.sids.quality import gini
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import opq_kmeans, prq_kmeans
-from sidkit.tokenizer.store import load
+from sidkit.tokenizer.tokenizer import load
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 HOSTILE = (
@@ -114,16 +120,16 @@ class TestVerdict:
     @pytest.mark.parametrize("above", [0.299, 0.05])
     def test_weak_meaning_wants_care(self, above):
         verdict = assess(evenly_used(), near(above))["verdict"]
-        assert verdict["headline"].startswith("Usable, with care: SIDs say little of what items are")
+        assert verdict["headline"].startswith("Usable, with care: SIDs reflect little of what items are")
 
     @pytest.mark.parametrize("above", [0.049, 0.0, -0.02])
     def test_sids_that_mean_hardly_more_than_chance_are_not_ready(self, above):
         verdict = assess(evenly_used(), near(above))["verdict"]
         assert (verdict["grade"], verdict["findings"][0]["grade"]) == ("poor", "poor")
         assert verdict["headline"] == (
-            "Not ready: SIDs say next to nothing of what items are, although few items share a SID."
+            "Not ready: SIDs reflect next to nothing of what items are, although few items share a SID."
         )
-        assert "by chance it would be 1%. SIDs dealt out at random are hardly worse" in verdict["findings"][0]["text"]
+        assert "by chance it would be 1%. Random SIDs are hardly worse" in verdict["findings"][0]["text"]
 
     def test_meaning_is_not_judged_where_it_was_not_measured_or_random_sids_would_not_be_known(self):
         plain = assess(evenly_used())["verdict"]
@@ -139,7 +145,7 @@ class TestVerdict:
         for _ in range(5):
             table = SidTable(np.arange(items), rng.integers(0, size, (items, 1)), (size,))
             found = neighbour_agreement(table.codes, table.sizes, x, queries=500)
-            assert grades(assess(table, found)["verdict"])["SIDs say next to nothing of what items are"] == "poor"
+            assert grades(assess(table, found)["verdict"])["SIDs reflect next to nothing of what items are"] == "poor"
 
 
 def near(above, chance=0.01, queries=500):
@@ -158,11 +164,9 @@ class TestFigures:
         assert f"{gini(counts):.2f}" in line.name
 
     def test_whiskers_reach_as_far_as_their_intervals_on_either_side(self):
-        from sidkit.report.draw.layout import _ends
-
-        assert _ends(0.5, 0.1) == pytest.approx((0.4, 0.6))
-        assert _ends(0.35, (0.17, 0.06)) == pytest.approx((0.18, 0.41))
-        assert _ends(0.1, 0.3)[0] == 0
+        assert whisker_ends(0.5, 0.1) == pytest.approx((0.4, 0.6))
+        assert whisker_ends(0.35, (0.17, 0.06)) == pytest.approx((0.18, 0.41))
+        assert whisker_ends(0.1, 0.3)[0] == 0
 
     def test_the_bucket_curve_counts_prefixes_with_at_least_so_many_items(self):
         line = bucket_panel("", [np.array([1, 1, 3])]).series[0]
@@ -188,14 +192,14 @@ class TestFigures:
         marks = lay_out(panel)
         bars = [mark for mark in marks if isinstance(mark, Rect) and mark.tip]
         assert bars[1].height == pytest.approx(2 * bars[0].height)
-        whisker = next(mark for mark in marks if isinstance(mark, Path) and mark.style == "whisker")
+        whisker = next(mark for mark in marks if isinstance(mark, Polyline) and mark.style == "whisker")
         assert whisker.points[0][1] - whisker.points[1][1] == pytest.approx(bars[0].height)  # 0.3 - 0.1 = 0.2
 
     def test_a_bar_below_zero_hangs_from_it_with_its_value_underneath(self):
         bars = {"purity": [0.5, 0.6], "NMI, adjusted": [-0.1, 0.2]}
-        marks = lay_out(_chance_panel("", bars))
+        marks = lay_out(chance_panel("", bars))
         up, _, down, _ = (mark for mark in marks if isinstance(mark, Rect) and mark.tip)
-        zero = next(mark.points[0][1] for mark in marks if isinstance(mark, Path) and mark.style == "axis")
+        zero = next(mark.points[0][1] for mark in marks if isinstance(mark, Polyline) and mark.style == "axis")
         assert (up.y + up.height, down.y) == pytest.approx((zero, zero))
         assert down.height == pytest.approx(up.height / 5)
         value = next(mark for mark in marks if isinstance(mark, Label) and mark.text == "-10%")
@@ -224,7 +228,7 @@ class TestFigures:
         labels = [mark for mark in lay_out(panel) if isinstance(mark, Label)]
         for style in ("title", "legend"):
             cut = next(label.text for label in labels if label.style == style)
-            assert wide(cut, style) <= WIDTH
+            assert text_width(cut, style) <= WIDTH
             assert cut.startswith("/home/some")
             assert cut.endswith("/tok")
         assert [label.turned for label in labels if label.text == "256-256-256"] == [True] * 9
@@ -234,7 +238,7 @@ class TestFigures:
         [(0.5, True, "50%"), (0.0123, True, "1.2%"), (3e-8, True, "0%"), (1, True, "100%"), (12345, False, "12.3k")],
     )
     def test_numbers_are_told_shortly(self, value, percent, text):
-        assert shown(value, percent) == text
+        assert number_text(value, percent) == text
 
     def test_files_are_what_they_say_and_the_same_every_time(self, tmp_path):
         figure = Figure("one", "", "", [Panel("A & <B> $x_1$", "x", "y", [Series("<i>", [1, 2], [3, 4])])])
@@ -259,7 +263,7 @@ class TestFigures:
 
 def box_of(label):
     """Left, top, right and bottom of a label's letters, which stand on its y."""
-    long, high = wide(label.text, label.style), 0.75 * {"title": 13, "value": 10}.get(label.style, 11)
+    long, high = text_width(label.text, label.style), 0.75 * {"title": 13, "value": 10}.get(label.style, 11)
     before = {"start": 0.0, "middle": long / 2, "end": long}[label.anchor]
     if label.turned:
         return label.x - high, label.y - long + before, label.x, label.y + before
@@ -269,7 +273,7 @@ def box_of(label):
 def points_of(marks):
     for mark in marks:
         match mark:
-            case Path(points) | Dots(points):
+            case Polyline(points) | Dots(points):
                 yield from points
             case Rect(x, y, width, height):
                 yield from ((x, y), (x + width, y + height))
@@ -362,8 +366,6 @@ def shop(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(shop):
     """What the command prints as JSON, having written the page and the figures."""
-    from test_cli import sidkit
-
     told = sidkit(
         "report", shop / "sids.parquet", shop / "tok", "--items", shop / "items.parquet", "--category", "category",
         "--sequences", shop / "sequences.parquet", "-o", shop / "report.html", "--figures", shop / "figures", "--json",
@@ -391,12 +393,10 @@ class TestCommand:
         assert written["verdict"]["headline"] in page
 
     def test_sids_dealt_out_at_random_are_not_ready_although_they_were_usable(self, shop, tmp_path):
-        from test_cli import sidkit
-
         table = SidTable.from_parquet(shop / "sids.parquet")
         shuffled = np.random.default_rng(0).permutation(table.codes)
         SidTable(table.ids, shuffled, table.sizes).to_parquet(tmp_path / "shuffled.parquet")
-        nothing = "SIDs say next to nothing of what items are"
+        nothing = "SIDs reflect next to nothing of what items are"
         told = sidkit("report", tmp_path / "shuffled.parquet", "--items", shop / "items.parquet")
         headline = told.splitlines()[0]
         assert headline.startswith("Not ready")
@@ -410,9 +410,11 @@ class TestCommand:
         counts = np.unique(codes, axis=0, return_counts=True)[1]
         alone, n, distinct = (counts == 1).sum(), len(codes), len(counts)
         values = [alone / distinct, alone / n, 1 - alone / n, (n - distinct) / n]
-        for (name, formula, key, _), value in zip(FORMULAS, values, strict=True):
-            assert written[key] == pytest.approx(value)
-            assert f"<td>{name}</td><td><code>{formula}</code></td><td><b>{value:.2%}</b></td>" in page
+        names = ("icr_per_sid", "icr_per_item", "collision_per_item", "surplus_per_item")
+        for name, value in zip(names, values, strict=True):
+            term, formula = METRICS[name].term, METRICS[name].formula
+            assert written[name] == pytest.approx(value)
+            assert f"<td>{term}</td><td><code>{formula}</code></td><td><b>{value:.2%}</b></td>" in page
 
     def test_the_page_asks_for_nothing_and_says_what_to_look_for(self, shop, written):
         page = (shop / "report.html").read_text()
@@ -421,15 +423,11 @@ class TestCommand:
         assert "<script" not in page
 
     def test_without_output_the_verdict_and_the_table_are_printed(self, shop):
-        from test_cli import sidkit
-
         told = sidkit("report", shop / "sids.parquet")
         assert assess(SidTable.from_parquet(shop / "sids.parquet"))["verdict"]["headline"] in told
         assert told.splitlines()[-3].split()[:2] == ["1", "8"]
 
     def test_wrong_input_is_named_before_any_work(self, shop, tmp_path):
-        from test_cli import sidkit
-
         sids, items = shop / "sids.parquet", shop / "items.parquet"
         prq_kmeans((4, 4)).fit(np.random.default_rng(0).normal(size=(50, 4)), seed=0).save(tmp_path / "other")
         assert "sizes (4, 4)" in sidkit("report", sids, tmp_path / "other", check=1)
@@ -525,14 +523,15 @@ def test_prefix_sizes_are_worked_by_hand():
 
 
 def test_the_document_on_reading_it_has_the_limits_the_formulas_and_the_pictures():
-    from sidkit.report.page import _limit
-    from sidkit.report.verdict import LIMITS
-
     text = (DOCS / "reading-the-report.md").read_text()
-    for name, (watch, poor, words) in LIMITS.items():
-        assert f"| {name} | {words} | {_limit(watch, name)} | {_limit(poor, name)} |" in text
-    for name, formula, key, who in FORMULAS:
-        assert f"| {name} | {re.sub('#?[{}]|#', '', formula)} | `{key}` | {who} |" in text
+    for name, limit in LIMITS.items():
+        assert f"| {name} | {limit.measured_as} | {limit.text(limit.watch)} | {limit.text(limit.poor)} |" in text
+    for metric in METRICS.values():
+        kind = "level" if metric.per_level else "all items"
+        row = f"| `{metric.name}` | {metric.formula} | {kind} | {metric.better} | {metric.equation or '–'} |"
+        assert row in text, f"missing from the table of figures: {row}"
+        if metric.used_by and not metric.per_level:
+            assert f"| {metric.term} | {metric.formula} | `{metric.name}` | {metric.used_by} |" in text
     pictures = re.findall(r"\]\((images/[^)]+)\)", text)
     assert len(pictures) == 11
     for picture in pictures:

@@ -1,4 +1,4 @@
-"""The retriever's kernels beside the plain reading of network.py and stack.py, gradients and dropout included.
+"""The retriever's kernels compared with the plain code of network.py and step.py, gradients and dropout included.
 
 On a CUDA device in bfloat16; elsewhere through Triton's interpreter, in float32.
 """
@@ -13,41 +13,42 @@ from kernels import DEVICE, ON_GPU, QUIET, RUN, WHY_NOT, torch
 if not RUN:
     pytest.skip(WHY_NOT, allow_module_level=True)
 
-from sidkit.retriever import network, stack
-from sidkit.retriever.triton import step as fused_step
-from sidkit.retriever.triton.calls import TILES
-from sidkit.retriever.triton.layers import Dropout, Layers
+from sidkit.retriever import backend, network, stack
+from sidkit.retriever import step as plain_step
+from sidkit.retriever.triton import step as kernel_step
+from sidkit.retriever.triton.layers import KernelDropout, Layers
+from sidkit.retriever.triton.t5_blocks import TILES
 
 pytestmark = QUIET
 DTYPES = [torch.bfloat16 if ON_GPU else torch.float32]  # a GPU's own float32 product is not one
 R, ROWS, W, D, HEADS, E, WIDE, WORDS = 2, 5, 20, 64, 4, 16, 192, 37
-SHARE, PLACE = 0.25, 2
+SHARE, SITE = 0.25, 2
 
 
-def kept(seed, place, lines, width):
+def keep_mask(seed, site, lines, width):
     """(R, lines, width): the hash of the kernels, in numpy."""
     index = np.arange(lines * width // 2, dtype=np.uint32).reshape(1, lines, width // 2)
     with np.errstate(over="ignore"):
         key = index * np.uint32(0x9E3779B1)
-        key = key + (seed.cpu().numpy().astype(np.uint32) ^ (np.uint32(place) * np.uint32(0x85EBCA77)))[:, None, None]
+        key = key + (seed.cpu().numpy().astype(np.uint32) ^ (np.uint32(site) * np.uint32(0x85EBCA77)))[:, None, None]
         key = (key ^ (key >> np.uint32(16))) * np.uint32(0x85EBCA6B)
         key = (key ^ (key >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     both = np.stack([key, key << np.uint32(16)], 3).reshape(-1, lines, width)
     return torch.as_tensor(both >= np.uint32(round(SHARE * 2**32)), device=seed.device)
 
 
-def dropped(x, seed, place, width):
-    """x: (R, ...), cut into lines of so many elements; of a last line that is not full, the first ones."""
+def dropped(x, seed, site, width):
+    """x: (R, ...), cut into lines of `width` elements; of a last line that is not full, the first ones."""
     lines = x.reshape(len(x), -1, width) if x.shape[-1] % width == 0 else x.flatten(1, -2)
-    keep = kept(seed, place, lines.shape[1], width)[..., : lines.shape[2]] if SHARE else True
+    keep = keep_mask(seed, site, lines.shape[1], width)[..., : lines.shape[2]] if SHARE else True
     return torch.where(torch.as_tensor(keep, device=x.device), lines / (1 - SHARE), 0.0).view(x.shape)
 
 
 def feed_forward(x, scale, wi, wo, seed):
     hidden = dropped(
-        torch.relu(network.norm(x, scale).to(wi.dtype) @ wi).float(), seed, PLACE, TILES["norm_matmul"]["BN"]
+        torch.relu(network.norm(x, scale).to(wi.dtype) @ wi).float(), seed, SITE, TILES["norm_matmul"]["BN"]
     )
-    return x + dropped((hidden.to(wo.dtype) @ wo).float(), seed, PLACE + 1, D)
+    return x + dropped((hidden.to(wo.dtype) @ wo).float(), seed, SITE + 1, D)
 
 
 def attend(q, k, v, bias, mine, owner, seed):
@@ -56,20 +57,20 @@ def attend(q, k, v, bias, mine, owner, seed):
     scores = scores if bias is None else scores + bias[:, None]
     seen = (mine[..., :, None] == owner[..., None, :])[..., None, :, :]
     chances = torch.softmax(scores.masked_fill(~seen, network.FORBIDDEN), -1)
-    chances = dropped(chances, seed, PLACE, 1 << (chances.shape[-1] - 1).bit_length())
+    chances = dropped(chances, seed, SITE, 1 << (chances.shape[-1] - 1).bit_length())
     return (chances.to(v.dtype) @ v.transpose(2, 3)).transpose(2, 3).flatten(3).flatten(1, 2)
 
 
 def self_block(x, scale, qkv, o, bias, mine, owner, seed):
     parts = (network.norm(x, scale).to(qkv.dtype) @ qkv).unflatten(2, (3, HEADS, E)).unflatten(1, mine.shape)
     mixed = attend(*parts.unbind(3), bias, mine, owner, seed)
-    return x + dropped((mixed @ o).float(), seed, PLACE + 1, D)
+    return x + dropped((mixed @ o).float(), seed, SITE + 1, D)
 
 
 def cross_block(x, scale, wq, o, keys, mine, owner, seed):
     q = (network.norm(x, scale).to(wq.dtype) @ wq).unflatten(2, (HEADS, E)).unflatten(1, mine.shape)
     mixed = attend(q, *keys.unbind(3), None, mine, owner, seed)
-    return x + dropped((mixed @ o).float(), seed, PLACE + 1, D)
+    return x + dropped((mixed @ o).float(), seed, SITE + 1, D)
 
 
 def draw(dtype):
@@ -88,7 +89,7 @@ def same(ours, reference, inputs, tolerance):
     grads = (torch.autograd.grad((out * g).sum(), inputs) for out in (ours, reference))
     pairs += list(zip(*grads, strict=True))
     if ON_GPU:
-        torch.cuda.synchronize()  # gradients of matrices have a stream of their own
+        torch.cuda.synchronize()  # gradients of matrices have a separate stream
     for number, (a, b) in enumerate(pairs):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         a, b = a.detach().double(), b.detach().double()
@@ -118,7 +119,7 @@ def test_feed_forward(share, setting):
         random(R, ROWS * W, D), random(R, D),
         random(R, D, WIDE, dtype=dtype, scale=0.1), random(R, WIDE, D, dtype=dtype, scale=0.1),
     )  # fmt: skip
-    ours = Layers(Dropout(share, seed), DEVICE).feed_forward(*inputs)
+    ours = Layers(KernelDropout(share, seed), DEVICE).feed_forward(*inputs)
     same(ours, feed_forward(*inputs, seed), inputs, tolerance)
 
 
@@ -131,7 +132,7 @@ def test_self_block(share, setting, tokens):
         random(R, ROWS * tokens, D), random(R, D), random(R, D, 3 * HEADS * E, dtype=dtype, scale=0.1),
         random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, HEADS, tokens, tokens),
     )  # fmt: skip
-    ours = Layers(Dropout(share, seed), DEVICE).attend(*inputs, None, slot, owner)
+    ours = Layers(KernelDropout(share, seed), DEVICE).attend(*inputs, None, slot, owner)
     same(ours, self_block(*inputs, slot, owner, seed), inputs, tolerance)
 
 
@@ -144,13 +145,13 @@ def test_cross_block(share, setting, tokens):
         random(R, HEADS * E, D, dtype=dtype, scale=0.1), random(R, ROWS, W, 2, HEADS, E, dtype=dtype),
     )  # fmt: skip
     *most, keys = inputs
-    ours = Layers(Dropout(share, seed), DEVICE).attend(*most, None, keys, mine, owner)
+    ours = Layers(KernelDropout(share, seed), DEVICE).attend(*most, None, keys, mine, owner)
     same(ours, cross_block(*inputs, mine, owner, seed), inputs, tolerance)
 
 
 def test_a_share_of_the_elements_is_dropped_whatever_becomes_of_others():
     seed = torch.tensor([1, 2], dtype=torch.int32)
-    masks = [kept(seed, place, 300, 400) for place in (2, 3)]
+    masks = [keep_mask(seed, site, 300, 400) for site in (2, 3)]
     for mask in masks:
         assert (mask.float().mean((1, 2)) - 0.75).abs().max() < 0.005
     mask = masks[0][0]
@@ -169,11 +170,11 @@ def stack_of(precision, device):
     shape = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16, dropout=0.0)
     plan, rng = Plan(shape, batch=16, history=6, precision=precision), np.random.default_rng(0)
     walks = Sequences.of([rng.integers(30, size=9).tolist() for _ in range(12)])
-    found = Stack(walks, Vocabulary((5, 6)), plan, R, device)
+    runs = Stack(walks, Vocabulary((5, 6)), plan, R, device)
     codes = np.stack([np.arange(30) // 6, np.arange(30) % 6], 1)
     for run in range(R):
-        found.place(run, new_weights(plan.shape, len(found.vocabulary), run), codes)
-    return found
+        runs.put(run, new_weights(plan.shape, len(runs.vocabulary), run), codes)
+    return runs
 
 
 def tokens_of(*shape):
@@ -190,7 +191,7 @@ def test_batches():
     empty = 0
     for at in range(one.layout.batches):
         one.at.fill_(at)
-        ours, plain = (network.Batch(*part.gather_examples(*given)) for part in (fused_step, stack))
+        ours, plain = (network.Batch(*part.gather_examples(*given)) for part in (kernel_step, plain_step))
         for name in ("tokens", "slot", "owner", "mine", "weight"):
             assert torch.equal(getattr(ours, name), getattr(plain, name)), name
         real = plain.weight > 0
@@ -205,15 +206,15 @@ def test_embeddings(share, setting):
     seed = setting[1]
     table, tokens = draw(torch.float32)(R, WORDS, D), tokens_of(R, 5, 9)
     plain = network.embed(table, tokens, 0.0)
-    same(fused_step.embed(table, tokens, (share, seed, PLACE)), dropped(plain, seed, PLACE, D), [table], 1e-5)
+    same(kernel_step.embed(table, tokens, (share, seed, SITE)), dropped(plain, seed, SITE, D), [table], 1e-5)
 
 
 def test_the_end_of_the_encoder(share, setting):
     dtype, seed, _, _, tolerance = setting
     random = draw(torch.float32)
     inputs = random(R, 45, D), random(R, D)
-    plain = dropped(network.norm(*inputs), seed, PLACE, D).to(dtype)
-    same(fused_step.finish(*inputs, dtype, (share, seed, PLACE)), plain, inputs, tolerance)
+    plain = dropped(network.norm(*inputs), seed, SITE, D).to(dtype)
+    same(kernel_step.finish(*inputs, dtype, (share, seed, SITE)), plain, inputs, tolerance)
 
 
 def test_the_loss(share, setting):
@@ -221,14 +222,14 @@ def test_the_loss(share, setting):
     random, target = draw(torch.float32), tokens_of(R, 7, 11)
     weight = (tokens_of(R, 7, 11) % 3 > 0).float()
     x, final, shared = random(R, 77, D), random(R, D), random(R, WORDS, D)
-    y = dropped(network.norm(x, final), seed, PLACE, D) * D**-0.5
+    y = dropped(network.norm(x, final), seed, SITE, D) * D**-0.5
     scores = (y.to(dtype) @ shared.to(dtype).transpose(1, 2)).float()
     each = torch.nn.functional.cross_entropy(scores.flatten(0, 1), target.flatten(), reduction="none").view(R, -1)
     plain = (each * weight.flatten(1)).sum(1) / weight.sum((1, 2))
     if not share:
         known = network.head(x, final, shared, target, weight, dtype, 0.0)
         torch.testing.assert_close(plain, known, rtol=tolerance, atol=0)
-    ours = fused_step.head(x, final, shared, target, weight, dtype, (share, seed, PLACE))
+    ours = kernel_step.head(x, final, shared, target, weight, dtype, (share, seed, SITE))
     same(ours, plain, (x, final, shared), tolerance)
 
 
@@ -237,7 +238,7 @@ def test_a_batch_of_nothing_has_no_loss(setting):
     random = draw(torch.float32)
     x, final, shared = random(R, 6, D), random(R, D), random(R, WORDS, D)
     weight = torch.zeros(R, 2, 3, device=DEVICE)
-    losses = fused_step.head(x, final, shared, tokens_of(R, 2, 3), weight, dtype, (0.0, seed, PLACE))
+    losses = kernel_step.head(x, final, shared, tokens_of(R, 2, 3), weight, dtype, (0.0, seed, SITE))
     grads = torch.autograd.grad(losses.sum(), (x, final, shared))
     assert all((value == 0).all() for value in (losses, *grads))
 
@@ -245,8 +246,8 @@ def test_a_batch_of_nothing_has_no_loss(setting):
 @pytest.mark.parametrize("steps", [1, 3, 400])
 def test_adam(steps):
     """Many numbers and few, with a copy in another dtype and without, runs at different steps."""
-    found = []
-    for part in (fused_step, stack):
+    results = []
+    for part in (kernel_step, plain_step):
         generator = torch.Generator().manual_seed(0)
         weights, first, second = (
             [torch.randn(R, *shape, generator=generator).to(DEVICE) for shape in ((3, 700), (5,))] for _ in range(3)
@@ -256,24 +257,24 @@ def test_adam(steps):
         grads = [torch.randn(w.shape, generator=generator).to(copy) for w, copy in zip(weights, copies, strict=True)]
         step = torch.tensor([1.0, float(steps)], device=DEVICE)
         part.adam(weights, copies, grads, first, second, step, 1e-2)
-        found.append([*weights, *copies, *first, *second])
-    for ours, plain in zip(*found, strict=True):
+        results.append([*weights, *copies, *first, *second])
+    for ours, plain in zip(*results, strict=True):
         rtol = 1e-2 if ours.dtype == torch.bfloat16 else 1e-4
         torch.testing.assert_close(ours.float(), plain.float(), rtol=rtol, atol=1e-6)
 
 
-@pytest.mark.skipif(ON_GPU, reason="float32 on a CPU; the GPU has a test of its own")
+@pytest.mark.skipif(ON_GPU, reason="float32 on a CPU; the GPU has a separate test")
 def test_a_model_of_kernels_has_the_loss_and_gradients_of_the_plain_one():
     stack = stack_of("float32", "cpu")
     list(stack.epoch([3, 4], [0, 0]))
     stack.at.zero_()
     batch, weights = stack.batch(), list(stack.copies.values())
-    layers = Layers(Dropout(0.0, torch.zeros(R, dtype=torch.int32)), "cpu")
-    found = []
-    for parts in (layers.parts, network.Parts()):
+    layers = Layers(KernelDropout(0.0, torch.zeros(R, dtype=torch.int32)), "cpu")
+    results = []
+    for parts in (layers.parts, network.ForwardParts()):
         losses = network.loss(stack.copies, stack.plan.shape, 2, batch, 0.0, parts)
-        found.append([losses.detach(), *torch.autograd.grad(losses.sum(), weights)])
-    for ours, plain in zip(*found, strict=True):
+        results.append([losses.detach(), *torch.autograd.grad(losses.sum(), weights)])
+    for ours, plain in zip(*results, strict=True):
         assert float((ours - plain).norm() / plain.norm()) < 1e-4
 
 
@@ -282,34 +283,37 @@ def test_a_run_learns_in_a_stack_that_shrinks_what_it_learns_alone(monkeypatch):
     from sidkit.data.sequences import Sequences
     from sidkit.retriever.model import Shape
     from sidkit.retriever.plan import Plan
-    from sidkit.retriever.training import Job, Outcome, train_stack
+    from sidkit.retriever.runs import Outcome, TrainingRun
+    from sidkit.retriever.training import train_stack
 
-    monkeypatch.setattr(stack, "fused_fits", lambda *_: True)
-    monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= 1 + self.job.seed)
+    monkeypatch.setattr(
+        stack, "choose_parts", lambda shape, runs, dtype, device, tokens: backend.kernel_parts(shape, runs, device)
+    )
+    monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= 1 + self.run.seed)
     table = SidTable(np.arange(24), np.stack([np.arange(24) // 6, np.arange(24) % 6], 1), (4, 6))
     walks = Sequences.of([[(user + step) % 24 for step in range(7)] for user in range(8)])
     plan = Plan(Shape(1, 64, 64, 4, 16, dropout=0.3), epochs=3, batch=32, beams=2, learning_rate=1e-3)
-    found = []
+    results = []
     for seeds in ((0, 1), (1,)):
-        *_, last = train_stack([Job("a", table, seed) for seed in seeds], walks, plan, DEVICE, at_once=2)
-        assert (last.job.seed, last.epoch) == (1, 2)
-        found.append([entry["loss"] for entry in last.log])
-    np.testing.assert_allclose(*found, rtol=5e-3 if ON_GPU else 1e-5)
+        *_, last = train_stack([TrainingRun("a", table, seed) for seed in seeds], walks, plan, DEVICE, at_once=2)
+        assert (last.run.seed, last.epoch) == (1, 2)
+        results.append([entry["loss"] for entry in last.log])
+    np.testing.assert_allclose(*results, rtol=5e-3 if ON_GPU else 1e-5)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
 def test_a_stack_of_kernels_learns_as_a_compiled_one_does(monkeypatch):
-    found = []
+    results = []
     for kernels in (True, False):
         if not kernels:
-            monkeypatch.setattr("sidkit.retriever.stack.fused_fits", lambda *_: False)
+            monkeypatch.setattr(backend, "kernels_serve", lambda *_: False)
         stack = stack_of("bfloat16", "cuda")
-        assert (stack._drop is not None) == kernels
+        assert stack.parts.kind == ("kernels" if kernels else "compiled")
         losses = []
         for epoch in range(4):
             list(stack.epoch([3, 4], [epoch, epoch]))
             losses.append(stack.losses())
-        found.append(losses)
-    np.testing.assert_allclose(*found, rtol=5e-3)
-    assert (np.array(found[0])[-1] < np.array(found[0])[0]).all()
+        results.append(losses)
+    np.testing.assert_allclose(*results, rtol=5e-3)
+    assert (np.array(results[0])[-1] < np.array(results[0])[0]).all()

@@ -15,9 +15,12 @@ torch = pytest.importorskip("torch", reason="the GPU engine needs torch")
 
 import sidkit  # noqa: E402
 from kernels import DEVICE, ON_GPU, kernels_run, needs_gpu  # noqa: E402
-from sidkit.rows import device  # noqa: E402
+from sidkit.engine import device  # noqa: E402
+from sidkit.errors import SpecError  # noqa: E402
 from sidkit.rows.local import LocalRows  # noqa: E402
+from sidkit.rows.run_report import describe_run  # noqa: E402
 from sidkit.rows.sources import ArraySource  # noqa: E402
+from sidkit.rows.work import Work, work_of, work_of_fit  # noqa: E402
 from sidkit.stages.cluster import GMM, Balanced, PerParent, per_parent  # noqa: E402
 from sidkit.stages.level import SUBTRACT, Level  # noqa: E402
 from sidkit.stages.product import OPQ  # noqa: E402
@@ -146,7 +149,7 @@ def test_large_parents_are_fitted_on_the_device(X, monkeypatch):
 
     seen = []
     monkeypatch.setattr(
-        DeviceRows, "beside", lambda rows, x, inner=DeviceRows.beside: seen.append(len(x)) or inner(rows, x)
+        DeviceRows, "rows_of", lambda rows, x, inner=DeviceRows.rows_of: seen.append(len(x)) or inner(rows, x)
     )
     fitted = spec.fit(on_the_device(X))
     assert sum(seen) == len(X)
@@ -158,22 +161,68 @@ def test_large_parents_are_fitted_on_the_device(X, monkeypatch):
 
 def test_auto_takes_a_gpu_where_it_pays(monkeypatch):
     rows = ArraySource(np.ones((1000, 100), np.float32))
-    work = device.work_of_fit(sidkit.prq_kmeans((256, 256, 256)).stages)
+    work = work_of_fit(sidkit.prq_kmeans((256, 256, 256)).stages)
     assert work == 3 * 256 * 25
-    monkeypatch.setattr(device, "_has_gpu", lambda: True)
+    monkeypatch.setattr(device, "has_gpu", lambda triton: True)
     assert device.choose_device("auto", rows, work) == "cpu"
     assert device.choose_device("auto", rows, device.WORTH_A_GPU / 1e5) == "cuda"
     assert device.choose_device("cpu", rows, 1e12) == "cpu"
     assert device.choose_device("auto", ArraySource(rows.array.astype(np.float64)), 1e12) == "cpu"
     assert device.choose_device("auto", ArraySource(np.ones((1, 4097), np.float32)), 1e12) == "cpu"
-    assert device.work_of_fit(sidkit.prq_kmeans(top_k=17).stages) == 0
-    assert device.work_of_fit(sidkit.pq_kmeans((256, 64), iterations=10).stages) == 1600
-    monkeypatch.setattr(device, "_has_gpu", lambda: False)
+    assert work_of_fit(sidkit.prq_kmeans(top_k=17).stages) == 0
+    assert work_of_fit(sidkit.pq_kmeans((256, 64), iterations=10).stages) == 1600
+    monkeypatch.setattr(device, "has_gpu", lambda triton: False)
     assert device.choose_device("auto", rows, 1e12) == "cpu"
 
 
+class Unreported:
+    """A third party's clusterer, or stage, that does not report its work."""
+
+    def __init__(self, **codebooks):
+        vars(self).update(codebooks)
+
+    def fit(self, rows, run): ...
+    def restore(self, arrays, d): ...
+
+
+def test_what_reports_no_work_counts_as_25_passes_over_its_codebooks():
+    assert work_of_fit([Level(Unreported(size=300))]) == 25 * 300
+    assert work_of_fit([Unreported(sizes=(64, 32)), *sidkit.prq_kmeans((8,)).stages]) == 25 * 96 + 25 * 8
+    assert work_of_fit([Unreported()]) == 0
+    iterations = [Level(Unreported(size=300, iterations=2))]  # a guess at a field of somebody else's
+    assert work_of_fit(iterations) == 25 * 300
+
+
+def test_the_work_of_every_recipe_is_what_its_stages_report():
+    nothing = Work(0.0)  # of stages without codebooks
+    work = {name: [part for stage in recipe(name).stages if (part := work_of(stage)) != nothing] for name in RECIPES}
+    assert work["prq-kmeans"] == [Work(25.0 * 256, 2)] * 3
+    assert work["rq-kmeans"] == [Work(25.0 * 256)] * 3
+    assert work["rq-gmm"] == [Work(30.0 * 256)] * 3
+    assert work["opq-kmeans"] == [Work(50.0 * 256)]
+    assert work["rq-opq"] == [Work(25.0 * 1024), Work(25.0 * 512), Work(25.0 * 128), Work(50.0 * 64)]
+    assert work["res-kmeans-fsq"] == work["rq-opq"][:3]
+    assert work["rq-vae"] == work["r3-vae"] == []  # their training takes a GPU wherever the rows are
+    assert work_of(Balanced(40, 4, 4)) == Work(160.0)
+
+
+def test_every_way_to_name_a_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in ("cpu", "cuda", "cuda:0", "cuda:1"):
+        assert device.find_device(name) == name
+    assert (device.find_device("auto"), device.find_device("auto", pays=False)) == ("cuda", "cpu")
+    for name in ("", "gpu", "cpu:0", "auto:1", "cuda:", "cuda:one", "cuda:-1", "CUDA"):
+        with pytest.raises(SpecError, match=f"device must be auto, cpu, cuda or cuda:N, not '{name}'"):
+            device.find_device(name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert (device.find_device("auto"), device.find_device("cpu")) == ("cpu", "cpu")
+    with pytest.raises(SpecError, match="there is no CUDA device here; use --device cpu"):
+        device.find_device("cuda:1")
+
+
 def test_a_device_that_is_not_there_is_named(X, monkeypatch):
-    with pytest.raises(sidkit.SidkitError, match="device must be auto, cpu or cuda, not 'tpu'"):
+    with pytest.raises(sidkit.SidkitError, match="device must be auto, cpu, cuda or cuda:N, not 'tpu'"):
         sidkit.prq_kmeans((4,)).fit(X, device="tpu")
     monkeypatch.setitem(__import__("sys").modules, "triton", __import__("types").ModuleType("triton"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -212,10 +261,10 @@ def test_fit_and_encode_say_what_ran_where(X, tmp_path):
 
 def test_a_place_is_said_in_a_line():
     card = {"device": "NVIDIA H200", "rows": "on the card", "peak_bytes": 1_260_000_000}
-    assert device.describe_run(card) == "ran on NVIDIA H200: rows on the card, peak 1.26 GB of device memory"
-    scored = device.describe_run(card | {"scored_in": ["fp16", "tf32"]})
+    assert describe_run(card) == "ran on NVIDIA H200: rows on the card, peak 1.26 GB of device memory"
+    scored = describe_run(card | {"scored_in": ["fp16", "tf32"]})
     assert "rows on the card, scored in fp16 and tf32 while fitting, peak 1.26 GB" in scored
-    assert device.describe_run({"device": "cpu", "threads": 1}) == "ran on the CPU, 1 thread at most"
+    assert describe_run({"device": "cpu", "threads": 1}) == "ran on the CPU, 1 thread at most"
 
 
 # ------------------------------------------------------------------ sizes for a device

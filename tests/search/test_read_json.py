@@ -8,7 +8,7 @@ import pytest
 from sidkit.errors import InputError
 from sidkit.progress import Silent
 from sidkit.search.read.json_parts import JsonParts
-from toys import write_lines
+from small_shops import write_lines
 
 FIELDS = pa.schema({"id": pa.int64(), "name": pa.string(), "parts": pa.list_(pa.int64()), "price": pa.float64()})
 ROWS = [

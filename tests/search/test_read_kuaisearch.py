@@ -9,6 +9,7 @@ import pytest
 
 from command import sidkit
 from sidkit.errors import BadRowsError, InputError, StoreError
+from sidkit.files.unfinished import Unfinished
 from sidkit.progress import Silent
 from sidkit.search.read.assemble import ReadOptions
 from sidkit.search.read.kuaisearch import KuaiSearchFiles, read_kuaisearch
@@ -16,7 +17,7 @@ from sidkit.search.read.prices import median_prices, weighted_medians
 from sidkit.search.shop import Shop
 from sidkit.search.simulate.make import ShopPlan, simulate_shop
 from sidkit.search.simulate.released import write_released
-from toys import contents, write_lines
+from small_shops import contents, write_lines
 
 
 def item(number, title="杯子", brand="Hobbeck", third="马克杯"):
@@ -61,7 +62,8 @@ def released(tmp_path):
 
 def read(folder, output, part_bytes=1 << 20, options=None, **given):
     options = options or ReadOptions(test_share=0.25)
-    facts = read_kuaisearch(KuaiSearchFiles(folder, **given), output, options, Silent(), part_bytes)
+    with Unfinished(output, resume=True) as scratch:
+        facts = read_kuaisearch(KuaiSearchFiles(folder, **given), output, options, scratch, Silent(), part_bytes)
     return Shop.open(output), facts
 
 
@@ -261,9 +263,9 @@ class Stopping(Silent):
 def test_a_read_that_was_stopped_resumes_and_ends_as_if_it_had_not(simulated, tmp_path, after):
     given, size = KuaiSearchFiles(simulated / "ks"), 50_000
     with pytest.raises(KeyboardInterrupt):
-        read_kuaisearch(given, tmp_path / "shop", ReadOptions(), Stopping(after), size)
+        read_kuaisearch(given, tmp_path / "shop", ReadOptions(), tmp_path / "scratch", Stopping(after), size)
     assert not (tmp_path / "shop").exists()
-    parts = {part: part.stat().st_mtime_ns for part in (tmp_path / "shop.unfinished" / "parts").glob("*.parquet")}
+    parts = {part: part.stat().st_mtime_ns for part in (tmp_path / "scratch" / "parts").glob("*.parquet")}
     assert len(parts) >= min(after, 10)  # 25: it was stopped when all parts were there
     seen = []
 
@@ -271,15 +273,16 @@ def test_a_read_that_was_stopped_resumes_and_ends_as_if_it_had_not(simulated, tm
         def advance(self, rows):
             seen.append({part: part.stat().st_mtime_ns for part in parts if part.exists()})
 
-    read_kuaisearch(given, tmp_path / "shop", ReadOptions(), Watching(), size)
+    read_kuaisearch(given, tmp_path / "shop", ReadOptions(), tmp_path / "scratch", Watching(), size)
     assert seen[0] == parts  # not made again
     assert contents(tmp_path / "shop") == contents(simulated / "read")
-    assert not (tmp_path / "shop.unfinished").exists()
 
 
 def test_parts_of_other_files_are_refused(released, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        read_kuaisearch(KuaiSearchFiles(released), tmp_path / "shop", ReadOptions(), Stopping(2))
+        read_kuaisearch(
+            KuaiSearchFiles(released), tmp_path / "shop", ReadOptions(), tmp_path / "shop.unfinished", Stopping(2)
+        )
     with (released / "recall" / "train.jsonl").open("a") as file:
         file.write(json.dumps(search(60, "灯", [5])) + "\n")
     with pytest.raises(StoreError, match="holds parts of other files, or of files that changed since"):

@@ -13,7 +13,7 @@ from sidkit.search.read.log import LogFiles, read_log
 from sidkit.search.read.order import in_order
 from sidkit.search.read.sessions import backwards, sessions_by_gap
 from sidkit.search.shop import Shop, write_shop
-from toys import contents, draft, write
+from small_shops import contents, draft, write
 
 
 @pytest.fixture
@@ -23,7 +23,8 @@ def items(tmp_path):
 
 def read(items, log, output, options=None, **changes):
     given = LogFiles(items, log, **changes)
-    facts = read_log(given, output, options or ReadOptions(test_share=0.25), Silent())
+    scratch = output.with_suffix(".scratch")
+    facts = read_log(given, output, options or ReadOptions(test_share=0.25), scratch, Silent())
     return facts, Shop.open(output)
 
 

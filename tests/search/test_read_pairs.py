@@ -11,7 +11,7 @@ from sidkit.search.read.assemble import ReadOptions
 from sidkit.search.read.clicks import ClickFiles, read_clicks
 from sidkit.search.read.judgements import JudgementFiles, read_judgements
 from sidkit.search.shop import Shop
-from toys import write
+from small_shops import write
 
 
 @pytest.fixture
@@ -48,14 +48,15 @@ def files(tmp_path):
 def judgements(files, output, options=None, **changes):
     named = {name: files[name] for name in ("items", "queries", "judgements")}
     given = JudgementFiles(**{**named, "label_min": 2.33, **changes})
-    return read_judgements(given, output, options or ReadOptions(), Silent()), Shop.open(output)
+    facts = read_judgements(given, output, options or ReadOptions(), output.with_suffix(".scratch"), Silent())
+    return facts, Shop.open(output)
 
 
 def clicks(files, output, options=None, **changes):
     named = {name: files[name] for name in ("items", "queries", "clicks")}
-    return read_clicks(ClickFiles(**{**named, **changes}), output, options or ReadOptions(), Silent()), Shop.open(
-        output
-    )
+    given = ClickFiles(**{**named, **changes})
+    facts = read_clicks(given, output, options or ReadOptions(), output.with_suffix(".scratch"), Silent())
+    return facts, Shop.open(output)
 
 
 def test_items_are_read_whatever_they_are_called(files, tmp_path):

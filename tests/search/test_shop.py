@@ -13,7 +13,7 @@ from sidkit.search.shop import Keys, Shop, write_shop
 from sidkit.search.shop import row_groups as row_groups_module
 from sidkit.search.shop.texts import item_text, normalise
 from sidkit.search.shop.write import require_shop_folder
-from toys import RECORDS, contents, draft, items_table, log_table
+from small_shops import RECORDS, contents, draft, items_table, log_table
 
 
 @pytest.fixture

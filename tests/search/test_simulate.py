@@ -17,7 +17,7 @@ from sidkit.search.simulate.people import draw_people
 from sidkit.search.simulate.queries import _misspell
 from sidkit.search.simulate.sessions import draw_records
 from sidkit.search.simulate.world import make_world
-from toys import contents
+from small_shops import contents
 
 
 @pytest.fixture(scope="module")

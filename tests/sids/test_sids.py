@@ -1,3 +1,7 @@
+"""SID tables: look-up, strings, and files."""
+
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -6,8 +10,9 @@ import pytest
 import sidkit
 from sidkit.sids.prefixes import prefix_numbers
 from sidkit.sids.table import SidTable
-from sidkit.sids.template import Template
+from sidkit.sids.template import Template, template_named
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "sids.parquet"
 CODES = np.array([[1, 0, 2], [0, 1, 1], [1, 0, 2], [1, 1, 0]])
 IDS = ["w", "x", "y", "z"]
 
@@ -92,6 +97,38 @@ def test_a_note_on_writing_that_makes_no_sense_is_refused(tmp_path, table, note)
 def test_a_foreign_table_without_sizes_takes_them_from_its_codes(tmp_path):
     pq.write_table(pa.table({"item_id": IDS, "codes": CODES.tolist()}), tmp_path / "s.parquet")
     assert SidTable.from_parquet(tmp_path / "s.parquet").sizes == (2, 2, 3)
+
+
+def test_every_flipped_byte_of_a_file_is_an_error_that_names_it(tmp_path, table):
+    path = tmp_path / "s.parquet"
+    table.to_parquet(path, "plain", {"note": "kept"})
+    assert SidTable.from_parquet(path).codes.tolist() == CODES.tolist()
+    data = path.read_bytes()
+    for position in range(len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << (position % 8)
+        path.write_bytes(flipped)
+        with pytest.raises(sidkit.SidkitError, match=r"s\.parquet is damaged"):
+            SidTable.from_parquet(path)
+
+
+def test_a_damaged_file_among_several_is_named(tmp_path, table):
+    table.to_parquet(tmp_path / "sids" / "a.parquet")
+    SidTable(["p"], [[0, 0, 0]], (2, 2, 3)).to_parquet(tmp_path / "sids" / "more" / "b.parquet")
+    assert SidTable.from_parquet(tmp_path / "sids").ids.to_pylist() == [*IDS, "p"]
+    file = tmp_path / "sids" / "more" / "b.parquet"
+    file.write_bytes(file.read_bytes().replace(b"PAR1", b"PAR2", 1))
+    with pytest.raises(sidkit.SidkitError, match=r"more/b\.parquet is damaged"):
+        SidTable.from_parquet(tmp_path / "sids")
+
+
+def test_files_without_a_checksum_and_files_that_others_rewrote_load(tmp_path, table):
+    golden = SidTable.from_parquet(GOLDEN)
+    assert (golden.ids.to_pylist(), golden.codes.tolist()) == (IDS, CODES.tolist())
+    assert (golden.sizes, golden.template) == ((2, 2, 3), template_named("plain"))
+    table.to_parquet(tmp_path / "s.parquet")
+    pq.write_table(pq.read_table(tmp_path / "s.parquet").slice(1), tmp_path / "s.parquet")
+    assert SidTable.from_parquet(tmp_path / "s.parquet").ids.to_pylist() == IDS[1:]
 
 
 def test_a_million_rows_are_written_and_read_in_seconds(tmp_path, rng):

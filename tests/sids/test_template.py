@@ -14,6 +14,8 @@ def test_templates_read_back_what_they_write(name):
     assert form.parse(form.write(SID)) == SID
     for depth in (1, 2, 3):
         assert form.parse(form.write_prefix(SID[:depth])) == SID[:depth]
+    assert form.write_prefix(SID, 3) == form.write(SID)
+    assert form.write_prefix(SID[:2], 3) == form.write_prefix(SID[:2])
 
 
 @pytest.mark.parametrize("own", [None, *TEMPLATES.values(), Template("[{level}:{code}]")])

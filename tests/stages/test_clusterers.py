@@ -14,7 +14,7 @@ from sidkit.stages.cluster.gmm import Mixture
 from sidkit.stages.level import SUBTRACT, Level
 from sidkit.stages.product import OPQ, PQ, blocks, procrustes
 from sidkit.stages.scalar import FSQ
-from sidkit.stages.stage import Run
+from sidkit.stages.stage import FitContext
 from sidkit.tokenizer.tokenizer import Tokenizer
 
 
@@ -57,7 +57,7 @@ def test_em_follows_scikit_learn_from_the_same_start(rng):
     X, _ = planted(rng, clusters=4, each=60, d=5, noise=0.4)
     spec = GMM(4, iterations=12, floor=1e-12, tolerance=0.0)
     rows = LocalRows(ArraySource(X))
-    state = spec.start(rows, Run())
+    state = spec.start(rows, FitContext())
     reference = mixture.GaussianMixture(
         4, covariance_type="diag", reg_covar=0.0, max_iter=12, tol=0.0, weights_init=state.weights,
         means_init=state.means, precisions_init=1 / state.variances,
@@ -83,7 +83,7 @@ def test_log_joint_by_hand():
 def test_likelihood_never_falls_while_the_floor_is_far(rng):
     X, _ = planted(rng, clusters=5, each=40, d=6, noise=0.3)
     spec, rows = GMM(5, tolerance=0.0), LocalRows(ArraySource(X))
-    state, seen = spec.start(rows, Run()), []
+    state, seen = spec.start(rows, FitContext()), []
     for _ in range(15):
         state = spec.update(state, rows.reduce(lambda x, codes, state=state: spec.statistics(state, x, codes)))
         seen.append(state.likelihood)
@@ -178,7 +178,7 @@ def test_the_rotation_is_orthogonal_and_undoes_much_of_a_hidden_one(rng):
 def test_the_distortion_never_rises_over_turns(rng):
     X = rng.normal(size=(400, 8)) @ rng.normal(size=(8, 8))
     spec, rows = OPQ((8, 8), alternations=12, first=3), LocalRows(ArraySource(X))
-    state, seen = spec.start(rows, Run()), []
+    state, seen = spec.start(rows, FitContext()), []
     for _ in range(spec.iterations):
         state = spec.update(state, rows.reduce(lambda x, codes, state=state: spec.statistics(state, x, codes)))
         seen.append(float((state.carry(X, state.tokens(X, None)) ** 2).sum()))
@@ -217,7 +217,7 @@ def test_the_pull_of_opq_towards_the_rotation_before_is_as_strong_as_asked(rng):
 def test_opq_turns_after_every_so_many_steps(rng):
     X = rng.normal(size=(200, 6)) @ rng.normal(size=(6, 6))
     spec, rows = OPQ((4, 4), alternations=2, first=2, steps=3), LocalRows(ArraySource(X))
-    state, turned = spec.start(rows, Run()), []
+    state, turned = spec.start(rows, FitContext()), []
     for _ in range(spec.iterations):
         before = state.rotation
         state = spec.update(state, rows.reduce(lambda x, codes, state=state: spec.statistics(state, x, codes)))
@@ -294,7 +294,7 @@ def test_parents_start_from_draws_of_their_own(rng):
     X, parent = np.tile(rng.normal(size=(40, 3)), (2, 1)), np.repeat([0, 1], 40)
 
     def starts(seed, width):
-        books = PerParent(4, iterations=0).fit(LocalRows(ArraySource(X), columns=(parent,) * width), Run(seed))
+        books = PerParent(4, iterations=0).fit(LocalRows(ArraySource(X), columns=(parent,) * width), FitContext(seed))
         return [book.tobytes() for book in books.centroids.reshape(2, 4, 3)]
 
     assert starts(0, 1) == starts(0, 1)

@@ -10,26 +10,28 @@ import pytest
 
 import sidkit
 from conftest import planted
-from sidkit.errors import InputError, MissingExtraError, SpecError, StoreError
+from sidkit.errors import MissingExtraError, SpecError, StoreError
 from sidkit.files.checkpoint import Checkpoint
 from sidkit.rows.local import LocalRows
 from sidkit.rows.sources import ArraySource
 from sidkit.sids.coherence import coherence
-from sidkit.stages.stage import Run
-from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training, fitted_rqvae, r3_vae, rq_vae
-from sidkit.stages.vae.mlp import forward, product
-from sidkit.stages.vae.start import first_codebook, spread_out
+from sidkit.stages.stage import FitContext
+from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training
+from sidkit.stages.vae.array_layers import forward, product
+from sidkit.stages.vae.initial_codebooks import initial_codebook, kmeans_plus_plus
+from sidkit.tokenizer.given_vae import fitted_rqvae
 from sidkit.tokenizer.spec import from_plain, to_plain
+from sidkit.tokenizer.vae_recipes import r3_vae, rq_vae
 
 torch = pytest.importorskip("torch")
 
-from sidkit.stages.vae.groups import cohesion, discrimination, group_means, renumber  # noqa: E402
-from sidkit.stages.vae.layers import apply  # noqa: E402
+from sidkit.stages.vae.batch_coherence import cohesion, discrimination, group_means, renumber  # noqa: E402
+from sidkit.stages.vae.loop import move_dead, start_codebooks  # noqa: E402
 from sidkit.stages.vae.r3vae_network import R3VAENetwork  # noqa: E402
 from sidkit.stages.vae.rqvae_network import RQVAENetwork  # noqa: E402
 from sidkit.stages.vae.sinkhorn import by_logarithms, by_products, sinkhorn  # noqa: E402
-from sidkit.stages.vae.state import TrainingState  # noqa: E402
-from sidkit.stages.vae.train import move_dead, start_codebooks  # noqa: E402
+from sidkit.stages.vae.torch_layers import apply  # noqa: E402
+from sidkit.stages.vae.training_state import TrainingState  # noqa: E402
 
 SMALL = {"epochs": 3, "batch": 64, "warmup_epochs": 0, "evaluate_every": 1, "init_iterations": 10}
 
@@ -57,7 +59,7 @@ def X(rng):
 
 
 @dataclass(frozen=True)
-class Resumable(Run):
+class Resumable(FitContext):
     """A run on a device of its choice."""
 
     device: str = "cpu"
@@ -243,7 +245,7 @@ def test_commitment_beyond_level_one_reaches_the_encoder_only_when_asked():
 def test_the_straight_through_residual_of_the_field_has_no_gradient_either():
     """What LC-Rec writes, r - [r + sg(q - r)], against our shorter form."""
     _, z, out = quantized("detached")
-    torch.testing.assert_close(out.vector, (z - out.left).detach())
+    torch.testing.assert_close(out.vector, (z - out.residual).detach())
     q = torch.randn(10, 3)
     left = z - (z + (q - z).detach())
     assert torch.equal(torch.autograd.grad(left.sum(), z)[0], torch.zeros(10, 3))
@@ -263,8 +265,8 @@ def test_learning_rates_by_hand():
 
 def test_the_start_finds_planted_clusters(rng):
     x, label = planted(rng, clusters=6, each=30, noise=0.01)
-    assert len(np.unique(label[spread_out(x, 6, (0,))])) == 6
-    book = first_codebook(x, 6, 20, (0,))
+    assert len(np.unique(label[kmeans_plus_plus(x, 6, (0,))])) == 6
+    book = initial_codebook(x, 6, 20, (0,))
     means = np.array([x[label == j].mean(axis=0) for j in range(6)])
     nearest = ((book[:, None] - means) ** 2).sum(axis=2)
     assert sorted(nearest.argmin(axis=1)) == list(range(6))
@@ -272,7 +274,7 @@ def test_the_start_finds_planted_clusters(rng):
 
 
 def test_the_start_survives_equal_rows():
-    assert np.isfinite(first_codebook(np.ones((20, 3), np.float32), 8, 5, (1,))).all()
+    assert np.isfinite(initial_codebook(np.ones((20, 3), np.float32), 8, 5, (1,))).all()
 
 
 def test_layers_by_hand_and_as_torch_runs_them(rng):
@@ -421,7 +423,7 @@ def test_every_variant_of_r3_trains_and_encodes(X, changes):
 def test_the_first_warm_up_step_moves_nothing_so_a_fit_shows_its_start(X):
     """Xavier weights from the seed, then per level k-means of what of the first batch reaches it."""
     stage = small_rq((8, 6), epochs=1, batch=300, warmup_epochs=1, init_iterations=100).stages[0]
-    fitted = stage.fit(LocalRows(ArraySource(X)), Run(seed=4))
+    fitted = stage.fit(LocalRows(ArraySource(X)), FitContext(seed=4))
     g = generator(int(np.random.SeedSequence((4, 0)).generate_state(1)[0]))
     fresh = RQVAENetwork.new(stage, 10, g).weights
     for name in fresh:
@@ -483,9 +485,9 @@ def test_training_equals_a_plain_loop(X):
     stage, rows = small_rq((8, 6), sinkhorn=0.05, **change).stages[0], LocalRows(ArraySource(X))
     seed = int(np.random.SeedSequence((2, 0)).generate_state(1)[0])
     network = RQVAENetwork.new(stage, 10, generator(seed))
-    start_codebooks(network, stage.training, rows, Run(seed=2), "cpu")
+    start_codebooks(network, stage.training, rows, FitContext(seed=2), "cpu")
     plain = plain_loop(network.weights, X, stage.training, (2, 0))
-    fitted = stage.fit(rows, Run(seed=2)).arrays
+    fitted = stage.fit(rows, FitContext(seed=2)).arrays
     for name, array in fitted.items():
         np.testing.assert_allclose(array, plain[name], atol=2e-5, err_msg=name)
     assert np.abs(fitted["encoder.0.weight"] - network.weights["encoder.0.weight"].numpy()).max() > 0.02
@@ -528,7 +530,7 @@ def test_the_same_seed_gives_the_same_weights_and_touches_no_global_state(X, mak
 @pytest.mark.parametrize("stop_after", [1, 3])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(X, make, stop_after, tmp_path):
     stage, rows = make(epochs=5, evaluate_every=2).stages[-1], LocalRows(ArraySource(X))
-    whole = stage.fit(rows, Run(seed=1))
+    whole = stage.fit(rows, FitContext(seed=1))
     checkpoint = Checkpoint(tmp_path, "mine", every=0)
     with pytest.raises(KeyboardInterrupt):
         stage.fit(rows, Resumable(seed=1, progress=Listener(stop_after), checkpoint=checkpoint))
@@ -547,7 +549,7 @@ def test_the_random_state_is_resumed_too(rng, tmp_path):
     """Codewords die in every epoch and are moved to rows drawn at random."""
     rows = LocalRows(ArraySource(two_heaps(rng)))
     stage = small_rq((40, 4), epochs=5, keep="last", sinkhorn=0.0, learning_rate=0.02, reset_dead=True).stages[0]
-    whole = stage.fit(rows, Run())
+    whole = stage.fit(rows, FitContext())
     with pytest.raises(KeyboardInterrupt):
         stage.fit(rows, Resumable(seed=0, progress=Listener(2), checkpoint=Checkpoint(tmp_path, "mine", every=0)))
     assert same_arrays(whole.arrays, stage.fit(rows, Resumable(checkpoint=Checkpoint(tmp_path, "mine"))).arrays)
@@ -844,7 +846,7 @@ def test_specs_that_make_no_sense_are_refused(make, message):
 
 
 def test_a_gpu_that_is_not_there_is_not_replaced(X):
-    with pytest.raises(InputError, match="device 'cuda' was asked for, and torch finds no GPU"):
+    with pytest.raises(SpecError, match="there is no CUDA device here; use --device cpu"):
         small_rq().stages[0].fit(LocalRows(ArraySource(X)), Resumable(device="cuda"))
 
 

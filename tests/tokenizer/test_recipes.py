@@ -256,7 +256,7 @@ def test_the_comparison_reports_means_spreads_and_ranks(X, tmp_path):
     )
     runs = [100 * run["icr_per_sid"] for run in found.figures["a"]]
     assert found.cells("a")[0] == f"{np.mean(runs):.2f} ±{np.std(runs, ddof=1):.2f}"
-    assert [heading for heading, _ in found.columns()] == ["ICR %", "Util L1 %", "Util L2 %", "Gini L1", "Gini L2"]
+    assert [column.heading for column in found.columns()] == ["ICR %", "Util L1 %", "Util L2 %", "Gini L1", "Gini L2"]
     better = "a" if np.mean(runs) > np.mean([100 * run["icr_per_sid"] for run in found.figures["b"]]) else "b"
     assert found.ranks()[better][0] == 1
     assert f"**{found.cells(better)[0]}**" in found.markdown()

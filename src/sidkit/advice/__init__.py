@@ -1,6 +1,8 @@
-"""Which codebook sizes? A sweep on a sample, carried over to the whole catalogue.
+"""Which codebook sizes? Candidates are fitted on a sample; their collisions are predicted for the whole catalogue.
 
-occupancy.py    how many items are alone on their SID, of fewer items (exactly) and of more (by two laws)
-sweep.py        the fits, the intervals, the choice
-page.py         the trade-off as a figure and a page
+filling.py      items alone on their SID: among fewer items (exactly) and among more (by two laws)
+intervals.py    predictions with intervals, from pairs of fits
+candidates.py   the target, the candidates and the choice
+sweep.py        the fits
+page.py         the trade-off as a figure and as a page
 """

@@ -1,4 +1,4 @@
-"""What is wanted of sizes, what is expected of them, and the choice."""
+"""The target, what each candidate is expected to reach, and the choice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Target:
-    """What the SIDs must reach; what is None does not matter."""
+    """What the SIDs must reach; None does not matter."""
 
     icr_per_sid: float | None = None
     sids_per_item: float | None = None
@@ -40,13 +40,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Sizes, and what is expected of them with all items; low and high are a 90 % interval."""
+    """Sizes, and what is expected of them with all items; low and high are the ends of a 90 % interval."""
 
     sizes: Sizes
     codewords: int  # in all levels together
     fitted_on: int  # rows of the larger fit
-    measured: bool  # fitted on all rows: nothing is predicted
-    drifts: bool  # the larger sample was much worse than the smaller: larger ones may be worse still
+    measured: bool  # fitted on all rows, not predicted
+    drifts: bool  # the larger sample was much worse than the smaller; larger ones may be worse still
     icr_per_sid: float
     icr_per_sid_low: float
     icr_per_sid_high: float
@@ -58,7 +58,7 @@ class Candidate:
     largest_bucket_high: float
 
     def meets(self, target: Target) -> str:
-        """yes: the whole interval does; likely: its middle does; no."""
+        """yes: the whole interval meets it; likely: the middle does; no."""
         if target.met_by(self.icr_per_sid_low, self.sids_per_item_low, self.largest_bucket_high):
             return "yes"
         return "likely" if target.met_by(self.icr_per_sid, self.sids_per_item, self.largest_bucket) else "no"
@@ -77,19 +77,19 @@ class Advice:
 
     @property
     def drifts(self) -> bool:
-        """Whether the sample is too small to see how items group: give a larger one."""
+        """Whether the sample is too small to show how items group; a larger one is needed."""
         return any(one.drifts for one in self.candidates)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        told = asdict(self)
-        for plain, candidate in zip(told["candidates"], self.candidates, strict=True):
-            plain["meets"] = candidate.meets(self.target)
-        return told
+        plain = asdict(self)
+        for row, candidate in zip(plain["candidates"], self.candidates, strict=True):
+            row["meets"] = candidate.meets(self.target)
+        return plain
 
 
 def choose(candidates: Sequence[Candidate], target: Target) -> Candidate | None:
-    """The fewest codewords that surely meet the target, else that likely do."""
+    """The candidate with the fewest codewords that surely meets the target, else that likely does."""
     for wanted in ("yes", "likely"):
         good = [one for one in candidates if one.meets(target) == wanted]
         if good:

@@ -6,27 +6,32 @@ from html import escape
 
 from ..report.draw.chart import GUIDE, Figure, Panel, Series
 from ..report.html import figure_section, look_for, page, section, table, verdict_box
-from .candidates import Advice, Candidate
+from ..sids.metrics import METRICS
+from .candidates import Advice, Candidate, Target
 
-__all__ = ["advice_page", "headline", "interval", "tradeoff"]
+__all__ = ["DRIFTS", "advice_page", "headline", "interval", "tradeoff"]
 
 NAMES = {
-    "icr_per_sid": "SIDs with one item / distinct SIDs",
+    "icr_per_sid": METRICS["icr_per_sid"].formula,
     "sids_per_item": "distinct SIDs / items",
-    "largest_bucket": "most items on one SID",
+    "largest_bucket": METRICS["largest_bucket"].formula,
 }
 LOOK_FOR = (
-    "the first bar, from the left, whose whole whisker is on the right side of the dashed line. Larger codebooks help "
-    "less and less; another level helps at once, and costs one more step in decoding."
+    "the first bar from the left whose whole whisker is on the right side of the dashed line. Each doubling of the "
+    "codebooks helps less than the one before. Another level helps more, and costs one more step in decoding."
 )
 TABLE = (
-    "where a size is enough and the next smaller one is not. Whiskers and ranges hold 90 % of what "
-    "full fits are expected to give; a row marked measured is a full fit."
+    "the smallest sizes that meet the target. Whiskers and ranges contain 90 % of what full fits are expected to give; "
+    "a row marked “measured” is a full fit."
+)
+DRIFTS = (
+    "the larger sample has far more collisions than the smaller: items form finer groups than samples of this size "
+    "show, and these predictions may still be too optimistic; give a larger --sample"
 )
 
 
 def tradeoff(advice: Advice) -> Figure:
-    """Bars by codewords a level, a tone per number of levels, whiskers for the intervals, dashes for the target."""
+    """Bars by codewords per level, a tone per number of levels, whiskers for the intervals, dashes for the target."""
     groups = list(dict.fromkeys(_group(one) for one in advice.candidates))
     lengths = sorted({len(one.sizes) for one in advice.candidates})
     panels = [_panel(advice, name, groups, lengths) for name in NAMES]
@@ -34,21 +39,20 @@ def tradeoff(advice: Advice) -> Figure:
 
 
 def _panel(advice: Advice, name: str, groups: list[str], lengths: list[int]) -> Panel:
-    series, share = [], name != "largest_bucket"
+    series, is_share = [], name != "largest_bucket"
     for tone, length in enumerate(lengths):
-        some = [one for one in advice.candidates if len(one.sizes) == length]
-        places = [float(groups.index(_group(one))) for one in some]
-        values = [(getattr(one, name), getattr(one, f"{name}_low"), getattr(one, f"{name}_high")) for one in some]
-        reach = [(value - low, high - value) for value, low, high in values]
+        candidates = [one for one in advice.candidates if len(one.sizes) == length]
+        x = [float(groups.index(_group(one))) for one in candidates]
+        values = [(getattr(one, name), getattr(one, f"{name}_low"), getattr(one, f"{name}_high")) for one in candidates]
+        whiskers = [(value - low, high - value) for value, low, high in values]
         title = f"{length} levels" if length > 1 else "1 level"
-        series.append(Series(title, places, [value for value, _, _ in values], tone, "bars", reach))
+        series.append(Series(title, x, [value for value, _, _ in values], tone, "bars", whiskers))
     wanted = getattr(advice.target, name)
     if wanted is not None:
         series.append(Series("target", [-0.5, len(groups) - 0.5], [wanted, wanted], GUIDE))
-    label = "share" if share else "items"
-    across = "codewords a level" if all(g.isdigit() for g in groups) else "sizes"
-    top = (0.0, 1.0) if share else None
-    return Panel(NAMES[name], across, label, series, percent=share, names=groups, y_range=top, values=False)
+    x_label = "codewords per level" if all(group.isdigit() for group in groups) else "sizes"
+    y_label, y_range = ("share", (0.0, 1.0)) if is_share else ("items", None)
+    return Panel(NAMES[name], x_label, y_label, series, percent=is_share, names=groups, y_range=y_range, values=False)
 
 
 def _group(one: Candidate) -> str:
@@ -58,18 +62,12 @@ def _group(one: Candidate) -> str:
 def headline(advice: Advice) -> str:
     """The advice in a sentence."""
     if advice.chosen is None:
-        return "None of these sizes is expected to meet the target; allow more levels, or ask for less"
-    named = "-".join(map(str, advice.chosen.sizes))
-    sure = advice.chosen.meets(advice.target)
+        return "None of these sizes is expected to meet the target; allow more levels, or lower the target"
+    sizes = "-".join(map(str, advice.chosen.sizes))
     if advice.chosen.measured:
-        return f"Take {named}: fitted on all items, it meets the target"
-    return f"Take {named}: it {'should meet' if sure == 'yes' else 'may just meet'} the target"
-
-
-DRIFTS = (
-    "the larger sample has far more collisions than the smaller: items group more finely than samples of this size "
-    "show, and these predictions may still be too hopeful; give a larger --sample"
-)
+        return f"Take {sizes}: fitted on all items, it meets the target"
+    sure = advice.chosen.meets(advice.target) == "yes"
+    return f"Take {sizes}: it {'should meet' if sure else 'may just meet'} the target"
 
 
 def interval(one: Candidate, name: str) -> str:
@@ -105,22 +103,22 @@ def advice_page(advice: Advice, name: str, command: str) -> str:
 
 def _verdict(advice: Advice) -> str:
     chosen, target = advice.chosen, advice.target
-    wanted = {key: getattr(target, key) for key in NAMES if getattr(target, key) is not None}
     numbers = []
     for key, label in NAMES.items():
-        value, _, spread = interval(chosen, key).partition(" ") if chosen else ("none", "", "")
-        numbers.append({"label": f"{label} {spread}".strip(), "value": value})
-    findings = [
-        {
-            "grade": {"yes": "good", "likely": "watch", "no": "poor"}[chosen.meets(target) if chosen else "no"],
-            "text": f"wanted: {NAMES[key]} {'at most' if key == 'largest_bucket' else 'at least'} {value:g}",
-        }
-        for key, value in wanted.items()
-    ]
+        value, _, bounds = interval(chosen, key).partition(" ") if chosen else ("none", "", "")
+        numbers.append({"label": f"{label} {bounds}".strip(), "value": value})
+    grade = {"yes": "good", "likely": "watch", "no": "poor"}[chosen.meets(target) if chosen else "no"]
+    findings = [{"grade": grade, "text": text} for text in _wanted(target)]
     if advice.drifts:
         findings.insert(0, {"grade": "watch", "text": DRIFTS})
-    grade = findings[0]["grade"] if findings else "good"
-    return verdict_box({"grade": grade, "headline": headline(advice), "numbers": numbers, "findings": findings})
+    worst = findings[0]["grade"] if findings else "good"
+    return verdict_box({"grade": worst, "headline": headline(advice), "numbers": numbers, "findings": findings})
+
+
+def _wanted(target: Target) -> list[str]:
+    limits = {name: getattr(target, name) for name in NAMES}
+    directions = {name: "at most" if name == "largest_bucket" else "at least" for name in NAMES}
+    return [f"target: {NAMES[k]} {directions[k]} {value:g}" for k, value in limits.items() if value is not None]
 
 
 def _command(command: str) -> str:

@@ -1,4 +1,4 @@
-"""Fit candidates on a sample, count their SIDs on many rows, and say which sizes meet a target."""
+"""Fit candidates on a sample, count their SIDs on many rows, and choose the sizes that meet a target."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..rows.sources import Source
 from ..sids.prefixes import prefix_numbers
 from ..tokenizer.tokenizer import Tokenizer
 from .candidates import Advice, Sizes, Target, choose
-from .intervals import Run, judged, pairs_of
-from .occupancy import filling
+from .filling import filling
+from .intervals import Trial, pairs_of, predicted
 
 __all__ = ["advise"]
 
 Make = Callable[[Sizes], Tokenizer]
 
-ROWS_PER_CODE = 32  # with fewer than 16, sample fits have more collisions than full ones (docs/choosing-sizes.md)
-LARGEST = 4096
+ROWS_PER_CODE = 32  # below 16, fits on a sample have more collisions than full fits (docs/choosing-sizes.md)
+LARGEST = 4096  # codewords per level that a sweep tries
 
 
 def advise(
@@ -47,13 +47,13 @@ def advise(
     make     sizes -> the tokenizer to fit, such as `sidkit.prq_kmeans`
     sizes    the candidates; by default levels of 16, 32, 64 ... codewords each, until the target is met
     levels   the most tokens an item may have, where sizes are not given
-    sample   rows to fit on, more where that is fewer than rows_per_code for a codeword; all rows if there are no more
+    sample   rows to fit on; more where a codeword would have fewer than rows_per_code; all rows if there are no more
     count    rows whose SIDs are counted
 
-    Fitting on a sample and encoding other rows with it is what makes this quick: fitting passes over rows dozens of
-    times, encoding once. Every candidate is fitted twice, on a sample and on another of half its size; their mean is
-    the prediction, and how far they differ, over all candidates, its interval. Where not all rows are counted, two laws
-    carry the counts on to all (`filling`); half of what they differ by widens the interval.
+    Fitting passes over rows dozens of times, encoding once, so fitting on a sample and encoding other rows is quick.
+    Every candidate is fitted twice, on a sample and on another of half its size. The mean of both fits is the
+    prediction; their difference, over all candidates, gives its interval. Where not all rows are counted, two laws
+    extrapolate the counts (`filling`); half their difference widens the interval.
     """
     report = progress or Silent()
     source = as_source(X)
@@ -66,18 +66,19 @@ def advise(
     report.start("check", source.shape[0])
     require_good_rows(source, report)
     pool = _Pool(source, min(count, source.shape[0]), seed, device, report, rows_per_code)
-    runs: list[Run] = []
+    trials: list[Trial] = []
     for tried in pool.grid(levels) if sizes is None else sizes:
-        runs += pool.run(make, tried, sample, prefixes=sizes is None)
-        found = judged(runs, source.shape[0], pool.size)
-        if sizes is None and found[-1].meets(target) == "yes":
+        trials += pool.try_sizes(make, tried, sample, prefixes=sizes is None)
+        candidates = predicted(trials, source.shape[0], pool.size)
+        if sizes is None and candidates[-1].meets(target) == "yes":
             break
-    return Advice(source.shape[0], len(pool.rows), target, found, choose(found, target), pairs_of(runs))
+    chosen = choose(candidates, target)
+    return Advice(source.shape[0], len(pool.rows), target, candidates, chosen, pairs_of(trials))
 
 
 @dataclass
 class _Pool:
-    """The rows that are counted, in a random order that the samples are cut from."""
+    """The rows that are counted; samples are taken from a random order of them."""
 
     source: Source
     size: int
@@ -97,7 +98,7 @@ class _Pool:
         self.order = rng.permutation(self.size)
 
     def grid(self, levels: int) -> Iterator[Sizes]:
-        """Equal sizes in powers of two, from about one SID an item on, as far as there are rows to fit them."""
+        """Equal sizes in powers of two, from about one SID per item up to what the rows can fit."""
         if levels < 1:
             raise SpecError(f"an item needs at least one token, not {levels}")
         n = self.source.shape[0]
@@ -111,34 +112,34 @@ class _Pool:
             yield (size,) * levels
             size *= 2
 
-    def run(self, make: Make, sizes: Sizes, sample: int, prefixes: bool) -> list[Run]:
-        """Fit the sizes; where the recipe is nested, shorter SIDs of two tokens and more come with them."""
+    def try_sizes(self, make: Make, sizes: Sizes, sample: int, prefixes: bool) -> list[Trial]:
+        """Fit the sizes. Where the recipe is nested, the first tokens, two and more, are trials as well."""
         tokenizer, n = make(sizes), self.source.shape[0]
         rows = min(max(sample, self.rows_per_code * max(sizes)), self.size)
         bar = _Bar(self.report, "-".join(map(str, sizes)), 40 * len(sizes) * rows + 2 * self.size)
         if rows == n:
-            coded = [tokenizer.fit(self.rows, seed=self.seed, device=self.device, progress=bar).fit_codes]
+            codes = [tokenizer.fit(self.rows, seed=self.seed, device=self.device, progress=bar).fit_codes]
         else:
             other = rows // 2 if rows // 2 >= max(sizes) else rows
             samples = (self.order[:rows], self.order[-other:])
-            coded = [self._coded(tokenizer, part, self.seed + i, bar) for i, part in enumerate(samples)]
+            codes = [self._encoded(tokenizer, part, self.seed + i, bar) for i, part in enumerate(samples)]
         lengths = [k for k in range(2, len(sizes)) if prefixes and _is_nested(make, sizes, k)]
-        return [self._counted(sizes[:k], rows, coded, k == len(sizes)) for k in [*lengths, len(sizes)]]
+        return [self._counted(sizes[:k], rows, codes, k == len(sizes)) for k in [*lengths, len(sizes)]]
 
-    def _coded(self, tokenizer: Tokenizer, part: NDArray[np.int64], seed: int, bar: Progress) -> NDArray[np.int32]:
+    def _encoded(self, tokenizer: Tokenizer, part: NDArray[np.int64], seed: int, bar: Progress) -> NDArray[np.int32]:
         fitted = tokenizer.fit(self.rows[part], seed=seed, device=self.device, progress=bar)
         return fitted.encode(self.rows, device=self.device, progress=bar)
 
-    def _counted(self, sizes: Sizes, rows: int, coded: Sequence[Any], whole: bool) -> Run:
-        numbers = [prefix_numbers(codes[:, : len(sizes)], sizes)[-1] for codes in coded]
+    def _counted(self, sizes: Sizes, rows: int, codes: Sequence[Any], independent: bool) -> Trial:
+        numbers = [prefix_numbers(of_fit[:, : len(sizes)], sizes)[-1] for of_fit in codes]
         counts = [np.unique(number, return_counts=True)[1] for number in numbers]
-        fillings = [filling(one, self.source.shape[0], self.seed) for one in counts]
-        return Run(sizes, rows, fillings, len(counts[0]), whole)
+        fillings = [filling(of_fit, self.source.shape[0], self.seed) for of_fit in counts]
+        return Trial(sizes, rows, fillings, len(counts[0]), independent)
 
 
 @dataclass
 class _Bar:
-    """One bar for all the passes of a candidate."""
+    """One progress bar for all passes of a candidate."""
 
     report: Progress
     label: str

@@ -1,12 +1,15 @@
-"""The command line: parses, calls, prints. No algorithm lives here.
+"""The command line: it parses, calls and prints. It holds no algorithm.
 
-commands.py          every command, in the order of `sidkit --help`: the one place where a command is registered
-NAME.py              `sidkit NAME`: its options, its help, and the call
-options.py, ray.py   options that several commands share, and how their texts are read
-terminal.py          progress bars
-printing.py, print_judgement.py   tables
-reference.py         docs/cli.md, made from the commands
 app.py               the application, and how errors end it
+commands.py          every command, in the order of `sidkit --help`
+NAME.py              `sidkit NAME`: its options, its help, and the call
+options.py, ray.py   options that several commands share
+parsing.py           sizes, seeds and recipes, read from the text of an option
+inputs.py            the files that commands read
+outputs.py           the files that commands write, checked before the work
+printing.py, print_NAME.py   tables
+terminal.py          progress bars
+reference.py         docs/cli.md, generated from the commands
 """
 
 from .app import app, main

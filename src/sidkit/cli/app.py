@@ -1,4 +1,4 @@
-"""The application all commands join, and how it is run."""
+"""The application that all commands are registered in, and how it is run."""
 
 import sys
 from typing import Annotated
@@ -18,20 +18,20 @@ app = typer.Typer(
 )
 
 
-INTERRUPTED = 130  # what shells call a process stopped by Ctrl-C
+INTERRUPTED = 130  # the exit code that shells give a process stopped by Ctrl-C
 
 
 @app.callback(invoke_without_command=True)
-def _top(version: Annotated[bool, typer.Option("--version", help="Print the version and leave")] = False) -> None:
+def _top(version: Annotated[bool, typer.Option("--version", help="Print the version")] = False) -> None:
     if version:
         print(f"sidkit {__version__}")
         raise typer.Exit
 
 
-def _farewell(code: int) -> int:
+def _exit_code(code: int) -> int:
+    """The exit code, after a word on what Ctrl-C stopped."""
     if code == INTERRUPTED:
-        told = "stopped; nothing was left half-written (fit, encode, embed and train go on with --resume)"
-        print(told, file=sys.stderr)
+        print("stopped; no file is half-written (fit, encode, embed and train resume with --resume)", file=sys.stderr)
     return code
 
 
@@ -40,11 +40,11 @@ def main() -> None:
     usage_error = typer.BadParameter.__mro__[2]  # click's base exception, wherever this Typer keeps click
     try:
         code = app(standalone_mode=False)
-        sys.exit(_farewell(code if isinstance(code, int) else 0))
-    except typer.Exit as leave:
-        sys.exit(_farewell(leave.exit_code))
+        sys.exit(_exit_code(code if isinstance(code, int) else 0))
+    except typer.Exit as error:
+        sys.exit(_exit_code(error.exit_code))
     except (typer.Abort, KeyboardInterrupt):
-        sys.exit(_farewell(INTERRUPTED))
+        sys.exit(_exit_code(INTERRUPTED))
     except SidkitError as error:
         from .terminal import plain  # messages name items
 
@@ -57,7 +57,8 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except usage_error as error:  # type: ignore[misc]
-        told, context = error.format_message(), getattr(error, "ctx", None)
-        asked = f"; see {context.command_path} --help" if context else ""
-        print(told if "\n" in told else f"error: {told.rstrip('.')}{asked}", file=sys.stderr)  # the former is a help
+        message, context = error.format_message(), getattr(error, "ctx", None)
+        hint = f"; see {context.command_path} --help" if context else ""
+        is_help = "\n" in message
+        print(message if is_help else f"error: {message.rstrip('.')}{hint}", file=sys.stderr)
         sys.exit(error.exit_code)

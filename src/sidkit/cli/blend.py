@@ -1,13 +1,14 @@
-"""sidkit blend: co-occurrence vectors beside embeddings."""
+"""sidkit blend: co-occurrence vectors appended to embeddings."""
 
 import json
 import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import SpecError
+from .inputs import open_source
 from .options import (
     BadRows,
     BadRowsOption,
@@ -15,33 +16,34 @@ from .options import (
     Embeddings,
     IdColumn,
     Json,
+    ParquetOutput,
     SequenceColumn,
-    ids_of,
-    open_source,
-    place,
-    require_file,
-    require_parquet,
+    Sequences,
 )
+from .outputs import require_file, require_parquet
+
+if TYPE_CHECKING:
+    from ..files.address import Location
 
 
 def blend(
     embeddings: Embeddings,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Parquet file to write", show_default=False, parser=place)
-    ],
-    sequences: Annotated[
-        str | None,
-        typer.Option("--sequences", help="Parquet of what people did: lists of items, or events", show_default=False),
-    ] = None,
-    weight: Annotated[float, typer.Option("--weight", help="Of what people do; the embedding has 1")] = 1.0,
-    dimensions: Annotated[int, typer.Option("--dimensions", help="Of the vectors of what people do")] = 128,
-    window: Annotated[int, typer.Option("--window", help="Items so far apart in a sequence are taken together")] = 5,
+    output: ParquetOutput,
+    sequences: Sequences = None,
+    weight: Annotated[
+        float, typer.Option("--weight", help="Weight of the co-occurrence vectors (embeddings have weight 1)")
+    ] = 1.0,
+    dimensions: Annotated[int, typer.Option("--dimensions", help="Dimensions of the co-occurrence vectors")] = 128,
+    window: Annotated[
+        int, typer.Option("--window", help="Largest distance in a sequence at which two items co-occur")
+    ] = 5,
     everything: Annotated[
-        bool, typer.Option("--everything", help="Count the last two items of a sequence, which train and judge ask for")
+        bool,
+        typer.Option("--everything", help="Also count the last two items of sequences, which train and judge hold out"),
     ] = False,
     like: Annotated[
         str | None,
-        typer.Option("--like", help="A blended file: keep its vectors, and give items that it has not zeros"),
+        typer.Option("--like", help="A blended file whose co-occurrence vectors are used; items it lacks get zeros"),
     ] = None,
     sequence_column: SequenceColumn = None,
     id_column: IdColumn = None,
@@ -51,9 +53,9 @@ def blend(
 ) -> None:
     """sidkit blend items.parquet --sequences sequences.parquet -o blended.parquet
 
-    Put beside every embedding a vector of what the item is taken with, for `sidkit fit`. The last two items of every
-    sequence are left out, so that `sidkit judge`, `train` and `evaluate` can ask for them. Items that came later go to
-    the same tokenizer with
+    Append to every embedding a vector of which items its item occurs with, for `sidkit fit`. The last two items of
+    every sequence are not counted: `sidkit judge`, `train` and `evaluate` hold them out. Items that arrive later are
+    blended for the same tokenizer with
 
     sidkit blend new.parquet --like blended.parquet -o more.parquet
     """
@@ -71,29 +73,37 @@ def blend(
     require_weight(weight)
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
-        ids = ids_of(source)
-        if bad_rows is BadRows.error:  # else they are left out already
-            require_good_rows(source, progress)
-        if like is not None:
-            beside, facts = vectors_of(like, ids, source.shape[1])
-            told = blend_file(source, beside, 1.0, output, facts, progress)
+        require_good_rows(source, progress)
+        if sequences is None:
+            vectors, facts = vectors_of(str(like), source.ids, source.shape[1])
+            written = blend_file(source, vectors, 1.0, output, facts, progress)
         else:
-            found = read_sequences(str(sequences), ids, sequence_column)
-            counted = found.known() if everything else found.known().training()
-            beside = co_occurrence(counted, len(ids), dimensions, window, progress)
+            known = read_sequences(sequences, source.ids, sequence_column)
+            counted = known.known() if everything else known.known().training()
+            vectors = co_occurrence(counted, len(source.ids), dimensions, window, progress)
             facts = {"weight": weight, "window": window, "everything": everything}
-            told = blend_file(source, beside, weight, output, facts, progress)
-            told |= {"sequences": len(found), "items_unknown": found.unknown_items}
+            written = blend_file(source, vectors, weight, output, facts, progress)
+            written |= {"sequences": len(known), "items_unknown": known.unknown_items}
     if as_json:
-        print(json.dumps({"output": str(output), **told}))
+        print(json.dumps({"output": str(output), **written}))
         return
-    if told.get("items_unknown"):
-        print(f"{told['items_unknown']:,} items of the sequences have no embedding and were left out", file=sys.stderr)
-    if told["alone"]:
+    _print(written, output, like is not None)
+
+
+def _print(written: Mapping[str, Any], output: "Location", like: bool) -> None:
+    from .printing import command_line
+
+    if written.get("items_unknown"):
+        unknown = f"{written['items_unknown']:,} items of the sequences have no embedding"
+        print(f"{unknown} and were left out", file=sys.stderr)
+    if written["alone"]:
         print(
-            f"{told['alone']:,} items are taken with no other, or too seldom to tell; they have their embedding alone",
+            f"{written['alone']:,} items occur with no other, or too seldom; their co-occurrence vectors are zero",
             file=sys.stderr,
         )
-    print(f"wrote {told['items']:,} embeddings of {told['d']} + {told['beside']} dimensions to {output}")
-    after = f"fit {output} -o tok/, and sidkit encode --spread" if like is None else f"encode tok/ {output}"
-    print(f"      next: sidkit {after}")
+    print(f"wrote {written['items']:,} embeddings of {written['d']} + {written['beside']} dimensions to {output}")
+    if like:
+        print(f"      next: {command_line('encode', 'tok/', output, '-o', f'{output.stem}-sids.parquet')}")
+        return
+    print(f"      next: {command_line('fit', output, '-o', 'tok/')}")
+    print(f"      then: {command_line('encode', 'tok/', output, '-o', 'sids.parquet', '--spread')}")

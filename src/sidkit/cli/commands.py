@@ -1,4 +1,4 @@
-"""Every command: the one place where one is registered. `sidkit --help` lists them in this order."""
+"""Every command, in the order of `sidkit --help`. Commands are registered here and nowhere else."""
 
 from collections.abc import Callable, Mapping
 from inspect import cleandoc
@@ -21,6 +21,8 @@ from .judge import judge
 from .lookup import lookup
 from .ray import WithRay
 from .report import report
+from .search.align import align
+from .search.keywords import keywords
 from .search.read import clicks, judgements, kuaisearch, log
 from .search.simulate import simulate
 from .show import show
@@ -42,32 +44,36 @@ class Group(NamedTuple):
 
 
 COMMANDS = (
-    Command(demo, "Everything once, on a shop that is made up"),
-    Command(embed, "Embeddings of texts"),
+    Command(demo, "Everything once, on a made-up shop"),
+    Command(embed, "Embed texts"),
     Command(blend, "Add co-occurrence vectors to embeddings"),
-    Command(advise, "Which codebook sizes to take"),
-    Command(fit, "A tokenizer from embeddings", WithRay),
-    Command(encode, "Semantic IDs of embeddings, by a fitted tokenizer", WithRay),
-    Command(report, "How good semantic IDs are: a verdict and its figures"),
-    Command(lookup, "The semantic ID of an item, the items of a semantic ID"),
-    Command(explore, "The tree of semantic IDs, in a browser"),
-    Command(judge, "What semantic IDs are worth, before any training"),
-    Command(show, "The recipes of tokenizers, and what one is made of"),
-    Command(compare, "Tokenizers side by side, over several seeds"),
-    Command(train, "A generative recommender over semantic IDs"),
-    Command(evaluate, "How well a trained recommender recommends"),
+    Command(advise, "Recommend codebook sizes"),
+    Command(fit, "Fit a tokenizer to embeddings", WithRay),
+    Command(encode, "Give embeddings their semantic IDs", WithRay),
+    Command(report, "Report how good semantic IDs are: a verdict and its figures"),
+    Command(lookup, "Look up the semantic ID of an item, or the items of a semantic ID"),
+    Command(explore, "Explore the tree of semantic IDs in a browser"),
+    Command(judge, "Judge semantic IDs before any training"),
+    Command(show, "Show the recipes of tokenizers, and the stages of one"),
+    Command(compare, "Compare tokenizers over several seeds"),
+    Command(train, "Train a generative recommender on semantic IDs"),
+    Command(evaluate, "Evaluate a trained recommender"),
 )
 GROUPS = {
     "case": Group(
-        "Case studies: items and queries followed through two tokenizers.",
+        "Follow items and queries through two tokenizers.",
         (
             Command(collisions, "Items on one SID under one tokenizer, followed through another"),
-            Command(query, "Where a query lands under each tokenizer"),
+            Command(query, "The prefix of a query under each tokenizer"),
         ),
     ),
     "search": Group(
-        "Generative search: shops and their logs.",
-        (Command(simulate, "A shop with a log, made up from a seed"),),
+        "Generative search: queries and items on one set of semantic IDs.",
+        (
+            Command(simulate, "A shop with a log, made up from a seed"),
+            Command(keywords, "A dictionary of keywords from a catalogue"),
+            Command(align, "Queries and items in one space, from what is clicked"),
+        ),
         {
             "read": Group(
                 "A shop from data that was released or exported.",

@@ -1,44 +1,51 @@
-"""embed, blend: embeddings from texts, and with what people do beside them."""
+"""sidkit embed: embeddings of texts."""
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import InputError, SpecError
-from .options import IdColumn, Json, fresh_unfinished, place, require_file, require_parquet
+from .options import IdColumn, Json, Location, location
+from .outputs import require_file, require_parquet
 
 
 def embed(
     items: Annotated[
-        str | None, typer.Argument(help="Parquet file, folder or glob with ids and texts", show_default=False)
+        str | None, typer.Argument(help="Parquet file, folder or glob pattern with ids and texts", show_default=False)
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option("--text", help="Column of texts; several are joined", show_default="title")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Parquet file to write", parser=place)] = None,
+    output: Annotated[
+        Location | None,
+        typer.Option("--output", "-o", help="Parquet file to write", parser=location, metavar="PATH"),
+    ] = None,
     model: Annotated[
         str, typer.Option("--model", help="wordllama, tfidf, or a sentence-transformers model by name or folder")
     ] = "wordllama",
     encoder: Annotated[
-        Path | None, typer.Option("--encoder", help="An encoder that an earlier run kept, instead of a model")
+        Path | None, typer.Option("--encoder", help="Encoder that an earlier run saved, instead of a model")
     ] = None,
     query: Annotated[
         list[str] | None, typer.Option("--query", help="Embed this text with --encoder and print JSON lines")
     ] = None,
     queries: Annotated[bool, typer.Option("--queries", help="The texts of the file are queries, not items")] = False,
-    dimensions: Annotated[int | None, typer.Option("--dimensions", help="Keep so many [default: all]")] = None,
+    dimensions: Annotated[
+        int | None, typer.Option("--dimensions", help="Keep the first N dimensions [default: all]")
+    ] = None,
     device: Annotated[str | None, typer.Option("--device", help="For sentence-transformers: cpu, cuda")] = None,
     id_column: IdColumn = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was stopped")] = False,
     as_json: Json = False,
 ) -> None:
     """sidkit embed items.parquet --text title -o embeddings.parquet
 
-    Turn a column of texts into embeddings that `sidkit fit` reads. The encoder is kept beside them, so that queries
-    can be embedded as the items were, and get SIDs by a tokenizer that was fitted on these:
+    Turn a column of texts into embeddings that `sidkit fit` reads. The encoder is saved beside them, so that queries
+    are embedded as the items were, and get SIDs by a tokenizer that was fitted on these embeddings:
 
     sidkit fit embeddings.parquet -o tok-a/
 
@@ -51,35 +58,40 @@ def embed(
     if items is None or output is None:
         raise SpecError("name a file of items and, with -o, a file to write; or --query and --encoder")
     from ..data.items import read_texts
-    from ..embed import beside
     from ..embed.job import Choice, embed_file
-    from ..files.atomic import discard
+    from ..files.unfinished import Unfinished
     from .terminal import Terminal
 
     require_parquet(output)
     if not isinstance(output, Path):
-        raise SpecError(f"embed keeps its encoder beside the embeddings, so {output} must be a path of this machine")
+        raise SpecError(f"embed saves its encoder beside the embeddings, so {output} must be a path on this machine")
     require_file(output, items)
     if device not in (None, "cpu") and encoder is None and model in ("wordllama", "tfidf"):
         raise SpecError(f"--device is for sentence-transformers; {model} runs on the CPU")
     choice = Choice(model, dimensions, device, encoder)
     ids, texts = read_texts(items, text or ["title"], id_column)
-    unfinished = fresh_unfinished(output, resume)
-    with Terminal() as progress:
+    with Unfinished(output, resume) as unfinished, Terminal() as progress:
         facts = embed_file(ids, texts, output, choice, unfinished, progress, queries)
-    discard(unfinished)
     if as_json:
         print(json.dumps({"output": str(output), **facts}))
-        return None
+    else:
+        _print(facts, output)
+    return None
+
+
+def _print(facts: Mapping[str, Any], output: Path) -> None:
+    from ..embed import beside
+    from .printing import command_line
+
     if facts["without_text"]:
         print(
             f"{facts['without_text']:,} items have no text that the encoder knows; their rows are zero, and "
             "`sidkit fit --bad-rows drop` leaves them out",
             file=sys.stderr,
         )
+    drop = {"--bad-rows": "drop" if facts["without_text"] else None}
     print(f"wrote {facts['items']:,} embeddings of {facts['d']} dimensions ({facts['encoder']}) to {output}")
-    print(f"      their encoder to {beside(output)}; next: sidkit fit {output} -o tok/")
-    return None
+    print(f"      their encoder to {beside(output)}; next: {command_line('fit', output, '-o', 'tok/', options=drop)}")
 
 
 def _print_queries(folder: Path, queries: list[str]) -> None:

@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
-from ..errors import SpecError
+from ..errors import InputError, SpecError
 from .options import Device, Json, SequenceColumn, SequencesFile
 
 
 def evaluate(
-    retriever: Annotated[Path, typer.Argument(help="Folder written by `sidkit train`", show_default=False)],
+    retriever: Annotated[
+        Path, typer.Argument(help="Folder written by `sidkit train`, of one seed or several", show_default=False)
+    ],
     sequences: SequencesFile,
-    split: Annotated[str, typer.Option("--split", help="test or valid: which held-out item is to be found")] = "test",
+    split: Annotated[str, typer.Option("--split", help="Which held-out item is predicted: test or valid")] = "test",
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs generated per user [default: as trained]")] = None,
     constrained: Annotated[
         bool | None,
@@ -22,7 +24,7 @@ def evaluate(
         ),
     ] = None,
     invalid_consumes_rank: Annotated[
-        bool, typer.Option("--invalid-consumes-rank", help="What is generated and is no SID takes a place in the list")
+        bool, typer.Option("--invalid-consumes-rank", help="Generated tokens that are no SID take a rank in the list")
     ] = False,
     within: Annotated[
         Path | None, typer.Option("--within", help="Recommend only these items: a text file, an id a line")
@@ -34,34 +36,50 @@ def evaluate(
     """sidkit evaluate run/ sequences.parquet
 
     Recall, NDCG, HitRate and MRR at 5, 10 and 20 of a trained recommender: item by item as the paper counts them, their
-    exact expectation, corrected for colliding items, and for semantic IDs alone; beside them what counting gives that
-    needs no model.
+    exact expectation, corrected for colliding items, and for semantic IDs alone; then what counting gives without a
+    model. Of a folder with several seeds, the mean of every figure and its standard deviation over seeds.
     """
-    from ..errors import InputError, need
+    from ..errors import need
 
     need("torch", "retriever", "evaluating a retriever")
     from ..data.sequences import read_sequences
-    from ..measure.counting import CUTS, counted
+    from ..measure.counting import counted
+    from ..measure.ranking import CUTS
     from ..retriever.retriever import Retriever
+    from ..retriever.seeds import means_and_stds, seed_folder, seeds_in
     from .printing import print_figures
     from .terminal import Terminal
 
     if split not in ("test", "valid"):
         raise SpecError(f"--split must be test or valid, not {split!r}")
-    found = Retriever.load(retriever, device)
-    behaviour = read_sequences(sequences, found.table.ids, sequence_column)
-    try:
-        lines = within.read_text(encoding="utf-8").splitlines() if within else []
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {within}: {error}") from error
-    allowed = [line.strip() for line in lines if line.strip()] if within else None
+    seeds = seeds_in(retriever)
+    folders = {f"seed {seed}": seed_folder(retriever, seed) for seed in seeds} or {"evaluate": retriever}
+    trained = {label: Retriever.load(folder, device) for label, folder in folders.items()}
+    first = next(iter(trained.values()))
+    behaviour = read_sequences(sequences, first.table.ids, sequence_column)
+    options = (split, beams, constrained, None if within is None else _ids(within))
     with Terminal() as progress:
-        ways = (split, beams, constrained, allowed, progress, invalid_consumes_rank)
-        tally = found.evaluate(behaviour, *ways)  # type: ignore[arg-type]
-    simple = {} if within else counted(behaviour, len(found.table), split)  # type: ignore[arg-type]
+        tallies = [
+            one.evaluate(behaviour, *options, progress, invalid_consumes_rank, label)  # type: ignore[arg-type]
+            for label, one in trained.items()
+        ]
+    simple = {} if within else counted(behaviour, len(first.table), split)  # type: ignore[arg-type]
+    figures, users = [tally.means() for tally in tallies], tallies[0].count
+    means, stds = means_and_stds(figures)
     if as_json:
-        print(json.dumps({"users": tally.count, "means": tally.means(), "sums": tally.sums, "counting": simple}))
+        by_seed = {str(seed): each for seed, each in zip(seeds, figures, strict=False)}
+        rest = {"seeds": seeds, "figures": by_seed, "stds": stds} if seeds else {"sums": tallies[0].sums}
+        print(json.dumps({"users": users, "means": means, **rest, "counting": simple}))
         return
-    print_figures(tally.means(), tally.count, simple)
-    if (most := beams or found.plan.beams) < max(CUTS):
-        print(f"with {most} SIDs generated per user, figures at more than {most} say no more than at {most}")
+    print_figures(means, users, simple, seeds, stds)
+    if (most := beams or first.plan.beams) < max(CUTS):
+        print(f"with {most} SIDs generated per user, figures at more than {most} are those at {most}")
+
+
+def _ids(path: Path) -> list[str]:
+    """The ids of a text file, one a line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    return [line.strip() for line in lines if line.strip()]

@@ -1,39 +1,39 @@
-"""explore: the prefixes of semantic IDs as a page to walk on."""
+"""sidkit explore: the tree of semantic IDs, in a browser."""
 
 import json
 import sys
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import SpecError
-from .options import Column, IdColumn, Json
+from .options import Column, IdColumn, Items, Json, Location, Sids, location
 
 if TYPE_CHECKING:
     from ..explore.pages import Pages
 
 
 def explore(
-    sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
-    items: Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' texts")] = None,
-    text: Annotated[str, typer.Option("--text", help="Its column to show and search")] = "title",
+    sids: Sids,
+    items: Items = None,
+    text: Annotated[str, typer.Option("--text", help="Column of --items to show and search")] = "title",
     embeddings: Annotated[
         str | None, typer.Option("--embeddings", help="The items' vectors, as for fit, to find surprises by")
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option("--compare", help="SIDs of the same items by another tokenizer")
+        Location | None,
+        typer.Option("--compare", help="SIDs of the same items by another tokenizer", parser=location, metavar="PATH"),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen at; any but a loopback one asks for a token")
+        str, typer.Option("--host", help="Address to listen at; any but a loopback address requires a token")
     ] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option("--port", help="0 for any that is free [default: 8417 or next]")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="0 for any free port [default: 8417 or the next]")] = None,
     browser: Annotated[
         bool | None, typer.Option("--open/--no-open", help="Open a browser [default: if this is a terminal]")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Read and index everything, say what is there, leave")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Read and index everything, print a summary, and end")] = False,
     id_column: IdColumn = None,
     column: Column = None,
     as_json: Json = False,
@@ -71,15 +71,16 @@ def _serve(pages: "Pages", host: str, port: int | None, browser: bool, as_json: 
 
     from ..explore.server import serve
 
-    tell = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)  # JSON has standard output to itself
+    # Standard output is for JSON alone, where that was asked for.
+    write = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
 
     def ready(url: str) -> None:
-        tell(f"open {url} (Ctrl-C ends)")
+        write(f"open {url} (Ctrl-C ends)")
         if host in ("0.0.0.0", "::"):
-            tell("from other machines: the same, with the name of this one in place of 127.0.0.1")
+            write("from other machines: the same, with the name of this one instead of 127.0.0.1")
         if browser:
             webbrowser.open(url)
 
     with suppress(KeyboardInterrupt):
         serve(pages, host, port, ready)
-    tell("explorer stopped")
+    write("explorer stopped")

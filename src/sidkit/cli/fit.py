@@ -1,36 +1,23 @@
-"""fit, encode, show: from embeddings to semantic IDs."""
+"""sidkit fit: a tokenizer from embeddings."""
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from .options import (
-    BadRows,
-    BadRowsOption,
-    Column,
-    Device,
-    Embeddings,
-    IdColumn,
-    Json,
-    Output,
-    fresh_unfinished,
-    open_source,
-    read_options,
-    read_sizes,
-    require_folder,
-    tokenizer_of,
-)
-from .ray import Cpus, Ray, Workers, require_ray, rows_on_ray, tell_left_out
+from .inputs import open_source
+from .options import BadRows, BadRowsOption, Column, Device, Embeddings, IdColumn, Json, Output, Recipe
+from .outputs import require_folder
+from .parsing import read_options, read_sizes, tokenizer_of
+from .ray import Cpus, Ray, Workers, list_left_out, require_ray, rows_on_ray
 
 
 def fit(
     embeddings: Embeddings,
     output: Output,
-    recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="Which tokenizer; `sidkit show` lists them")
-    ] = "prq-kmeans",
+    recipe: Recipe = "prq-kmeans",
     sizes: Annotated[
         str | None,
         typer.Option(
@@ -38,7 +25,7 @@ def fit(
         ),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", help="Centroids each row refines [default: the recipe's, mostly 2]")
+        int | None, typer.Option("--top-k", help="Centroids that each row refines [default: the recipe's, mostly 2]")
     ] = None,
     beta: Annotated[
         float | None, typer.Option("--beta", help="Concentration of the soft weights [default: the recipe's, 15]")
@@ -56,12 +43,12 @@ def fit(
             "--spec", help="A file with a spec from `sidkit show`, instead of a recipe; - reads standard input"
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same tokenizer")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same tokenizer")] = 0,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was stopped")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a fit that was stopped")] = False,
     ray: Ray = None,
     workers: Workers = None,
     cpus: Cpus = 1,
@@ -69,14 +56,15 @@ def fit(
 ) -> None:
     """sidkit fit items.parquet -o tok/ --sizes 1024-512-128 --top-k 5
 
-    Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves what it had finished beside
-    it, as OUTPUT.unfinished; --resume goes on from there. With --ray the workers of a cluster hold the rows; the
-    tokens are the same.
+    Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves its finished part beside the
+    folder, as OUTPUT.unfinished, and --resume continues from there. With --ray the workers of a cluster hold the rows;
+    the tokens are the same.
     """
-    from ..files.atomic import discard
-    from ..rows.device import describe_run, ran_on
-    from ..tokenizer.store import check_target, load
-    from .printing import print_quality
+    from ..files.unfinished import Unfinished
+    from ..rows.run_report import describe_run, ran_on
+    from ..tokenizer.card import facts_of
+    from ..tokenizer.store import check_target
+    from .printing import command_line, print_quality
     from .terminal import Terminal
 
     named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
@@ -89,19 +77,21 @@ def fit(
         if ray is None:
             source = open_source(embeddings, id_column, column, bad_rows, output, progress)
         else:
-            ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
-            source = stack.enter_context(rows_on_ray(embeddings, *ways))
-            tell_left_out(source, output)
-        unfinished = fresh_unfinished(output, resume)
+            options = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
+            source = stack.enter_context(rows_on_ray(embeddings, *options))
+            list_left_out(source, output)
+        unfinished = stack.enter_context(Unfinished(output, resume))
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
+        fitted = replace(fitted, facts=facts_of(fitted))
         fitted.save(output)
-        discard(unfinished)
-    facts, place = dict(load(output).facts), ran_on(fitted.fitted_rows)
+    facts, ran = dict(fitted.facts), ran_on(fitted.fitted_rows)
     if as_json:
-        told = {"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, "ran": place}
-        print(json.dumps(told | facts))
+        result = {"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, "ran": ran}
+        print(json.dumps(result | facts))
         return
     print_quality(facts["quality"], fitted.sizes)
-    if place:
-        print(f"\n{describe_run(place)}")
-    print(f"\nwrote {output}; next: sidkit encode {output} {embeddings} -o sids.parquet")
+    if ran:
+        print(f"\n{describe_run(ran)}")
+    same = {"--id-column": id_column, "--column": column, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
+    following = command_line("encode", output, embeddings, "-o", "sids.parquet", options=same)
+    print(f"\nwrote {output}; next: {following}")

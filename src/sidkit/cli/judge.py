@@ -1,31 +1,33 @@
-"""judge: what semantic IDs are worth, before anything is trained on them."""
+"""sidkit judge: what semantic IDs are worth, before anything is trained on them."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..errors import SpecError
-from .options import Column, IdColumn, Json, SequenceColumn, require_seed, texts_for
+from .inputs import texts_for
+from .options import Column, IdColumn, Json, Location, SequenceColumn, Sequences, Sids, location
+from .parsing import require_seed
 
 
 def judge(
-    sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
-    sequences: Annotated[
-        str | None, typer.Option("--sequences", help="Parquet: a list of items per user, or a row per event")
-    ] = None,
+    sids: Sids,
+    sequences: Sequences = None,
     embeddings: Annotated[str | None, typer.Option("--embeddings", help="The items' vectors, as for fit")] = None,
-    items: Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' categories")] = None,
+    items: Annotated[
+        Location | None,
+        typer.Option("--items", help="Parquet file with the items' categories", parser=location, metavar="PATH"),
+    ] = None,
     category: Annotated[
-        str, typer.Option("--category", help="Its column of categories or category paths")
+        str, typer.Option("--category", help="Column of categories or category paths in --items")
     ] = "category",
-    separator: Annotated[str, typer.Option("--separator", help="What stands between parts of a path")] = " > ",
-    neighbours: Annotated[int, typer.Option("--neighbours", "-k", help="How many nearest items to compare")] = 10,
-    queries: Annotated[int, typer.Option("--queries", help="How many items to find neighbours of")] = 2000,
-    seed: Annotated[int, typer.Option("--seed", help="Which items are drawn")] = 0,
+    separator: Annotated[str, typer.Option("--separator", help="What separates the parts of a category path")] = " > ",
+    neighbours: Annotated[int, typer.Option("--neighbours", "-k", help="Nearest items to compare")] = 10,
+    queries: Annotated[int, typer.Option("--queries", help="Items whose neighbours are looked up")] = 2000,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the choice of these items")] = 0,
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="Only steps into the last two items, for SIDs of what `blend` wrote")
+        bool, typer.Option("--held-out", help="Only steps into the last two items, for SIDs of blended embeddings")
     ] = False,
     sequence_column: SequenceColumn = None,
     id_column: IdColumn = None,
@@ -34,11 +36,11 @@ def judge(
 ) -> None:
     """sidkit judge sids.parquet --sequences sequences.parquet --embeddings items.parquet --items items.parquet
 
-    Judge semantic IDs without training: does the next item share the prefix, do near items have near codes, do prefixes
-    follow categories. Each figure stands beside what chance would give.
+    Judge semantic IDs without training. Does the next item share the prefix? Do near items have near codes? Do prefixes
+    follow categories? Each figure is printed beside its chance level.
     """
     from ..data.embeddings import open_embeddings
-    from ..measure.judge import judge as judged
+    from ..measure.judge import judge as judgement_of
     from ..sids.table import SidTable
     from .print_judgement import print_judgement
     from .terminal import Terminal
@@ -54,12 +56,12 @@ def judge(
     source = open_embeddings(embeddings, id_column, column) if embeddings else None
     categories = texts_for(items, category, table.ids) if items else None
     with Terminal() as progress:
-        found = judged(
+        judgement = judgement_of(
             table, sequences, source, categories,
             sequence_column=sequence_column, separator=separator, neighbours=neighbours, queries=queries, seed=seed,
             held_out=held_out, progress=progress,
         )  # fmt: skip
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(judgement))
     else:
-        print_judgement(found)
+        print_judgement(judgement)

@@ -1,32 +1,32 @@
-"""sidkit lookup: from an item to its semantic ID, from a semantic ID to its items."""
+"""sidkit lookup: the semantic ID of an item, the items of a semantic ID."""
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError, SpecError
-from .options import Json, texts_for
+from .inputs import texts_for
+from .options import Items, Json, Sids, TextColumn
 
 if TYPE_CHECKING:
+    from ..files.address import Location
     from ..sids.table import SidTable
 
 
 def lookup(
-    sids: Annotated[Path, typer.Argument(help="Parquet file written by `sidkit encode`", show_default=False)],
+    sids: Sids,
     what: Annotated[str, typer.Argument(help="An item id, a SID, or the first tokens of one", show_default=False)],
-    items: Annotated[Path | None, typer.Option("--items", help="Parquet file with the items' texts")] = None,
-    text: Annotated[str, typer.Option("--text", help="Its column to show")] = "title",
+    items: Items = None,
+    text: TextColumn = "title",
     limit: Annotated[int, typer.Option("--limit", help="Most items to print; 0 for all")] = 20,
     as_json: Json = False,
 ) -> None:
     """sidkit lookup sids.parquet '<a_0>' --items items.parquet
 
-    From an item to its semantic ID and the items that share it; from a SID or a prefix to its items. SIDs are
-    understood as the file writes them (`encode --template`), by letters, as numbers (12-3-77, 12,3,77), and as
-    OpenOneRec writes them.
+    From an item to its semantic ID and the items that share it; from a SID or a prefix to its items. SIDs may be
+    written as in the file (`encode --template`), by letters, as numbers (12-3-77, 12,3,77), or as OpenOneRec does.
     """
     from ..sids.table import SidTable
     from .printing import print_items
@@ -37,22 +37,22 @@ def lookup(
     prefix = table.sid_of(what) or _prefix(table, what, sids)
     rows = table.rows_of(prefix)
     shown = rows[:limit] if limit else rows
-    names = texts_for(items, text, table.ids) if items else None
-    found = [
+    texts = texts_for(items, text, table.ids) if items else None
+    matches = [
         {"item_id": table.ids[int(row)].as_py(), "codes": table.codes[row].tolist()}
-        | ({"text": names[int(row)]} if names else {})
+        | ({"text": texts[int(row)]} if texts else {})
         for row in shown
     ]
     if as_json:
-        print(json.dumps({"prefix": prefix, "count": len(rows), "items": found}, ensure_ascii=False))
+        print(json.dumps({"prefix": prefix, "count": len(rows), "items": matches}, ensure_ascii=False))
     else:
         form = table.template
         name = form.write(prefix) if len(prefix) == len(table.sizes) else form.write_prefix(prefix)
-        print_items(name, len(rows), found, form)
+        print_items(name, len(rows), matches, form)
 
 
-def _prefix(table: "SidTable", what: str, sids: Path) -> tuple[int, ...]:
-    """The codes of a SID or prefix that items have; whoever asks for another is shown one."""
+def _prefix(table: "SidTable", what: str, sids: "Location") -> tuple[int, ...]:
+    """The codes of a SID or prefix that items have; the error for any other shows one that they have."""
     from pyarrow.types import is_integer
 
     from ..sids.template import TEMPLATES, read_sid
@@ -62,9 +62,9 @@ def _prefix(table: "SidTable", what: str, sids: Path) -> tuple[int, ...]:
     form, codes, letters = table.template, table.codes[0].tolist(), TEMPLATES["letters"]
 
     def start(prefix: Sequence[int]) -> str:
-        """How to ask for it: by letters, where the file's own form could be an item's number."""
-        own = form.write_prefix(prefix)
-        return letters.write(prefix) if own.strip().isdecimal() and is_integer(table.ids.type) else own
+        """A prefix as the file writes it; by letters where that could be taken for the id of an item."""
+        written = form.write_prefix(prefix)
+        return letters.write(prefix) if written.strip().isdecimal() and is_integer(table.ids.type) else written
 
     try:
         prefix = read_sid(what, form)
@@ -75,8 +75,8 @@ def _prefix(table: "SidTable", what: str, sids: Path) -> tuple[int, ...]:
         written = letters.write(prefix)
         raise InputError(f"no item {what!r} in {sids}; if you mean the first token, write it as {written!r}")
     if not len(table.rows_of(prefix)):
-        kept = (prefix[:depth] for depth in range(len(prefix) - 1, 0, -1))
-        held = next((one for one in kept if len(table.rows_of(one))), None)
-        known = f"there are items under {start(held)!r}" if held else f"one that is: {form.write(codes)!r}"
+        shorter = (prefix[:depth] for depth in range(len(prefix) - 1, 0, -1))
+        occupied = next((one for one in shorter if len(table.rows_of(one))), None)
+        known = f"there are items under {start(occupied)!r}" if occupied else f"one that is: {form.write(codes)!r}"
         raise InputError(f"{what!r} is neither an item nor an occupied prefix of {sids}; {known}")
     return prefix

@@ -5,84 +5,86 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.table import Table
+
+from ..measure.ranking import CUTS, labels_at
+from ..report.words import COUNTING
+from .printing import console_at_least
+
 __all__ = ["print_judgement"]
 
+Shown = tuple[str, Table, list[str]]  # title, table, notes
 
-def print_judgement(found: Mapping[str, Any]) -> None:
-    from rich.console import Console
 
-    console = Console(highlight=False)
-    console = console if console.is_terminal else Console(highlight=False, width=max(console.width, 120))
+def print_judgement(facts: Mapping[str, Any]) -> None:
+    console = console_at_least(120, highlight=False)
     shown = {"behaviour": _behaviour, "counting": _counting, "neighbours": _neighbours, "categories": _categories}
     for name, show in shown.items():
-        if name in found:
-            title, table, notes = show(found[name])
+        if name in facts:
+            title, table, notes = show(facts[name])
             console.print(f"[bold]{title}[/bold]")
             console.print(table)
             console.print(*notes, "", sep="\n", style="dim")
 
 
-def _counting(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
-    from rich.table import Table
-
-    from ..report.words import COUNTING
-
-    table = Table("", "Recall@20", "NDCG@20", "MRR@20", box=None, pad_edge=False, header_style="bold")
-    for name, words in COUNTING.items():
-        table.add_row(words, *(f"{found[name][figure]:.4f}" for figure in ("recall@20", "ndcg@20", "mrr@20")))
-    note = f"the last item but one of {found['users']:,} users is to be found"
+def _counting(facts: Mapping[str, Any]) -> Shown:
+    labels = labels_at(max(CUTS))
+    table = Table("", *labels.values(), box=None, pad_edge=False, header_style="bold")
+    for method, words in COUNTING.items():
+        table.add_row(words, *(f"{facts[method][name]:.4f}" for name in labels))
+    note = f"how well the last item but one of {facts['users']:,} users is found"
     return "Counting: what can be recommended without a model?", table, [note]
 
 
-def _behaviour(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+def _behaviour(facts: Mapping[str, Any]) -> Shown:
     columns = {
-        "shares prefix": _percent(found["share"], found["share_error"]),
-        "popular item": _percent(found["chance_popular"]),
-        "any item": _percent(found["chance_uniform"]),
-        "lift": _times(found["lift"], found["lift_error"]),
+        "shares prefix": _percent(facts["share"], facts["share_error"]),
+        "popular item": _percent(facts["chance_popular"]),
+        "any item": _percent(facts["chance_uniform"]),
+        "lift": _times(facts["lift"], facts["lift_error"]),
     }
-    left_out = f"{found['transitions_repeated']:,} repeats, {found['transitions_unknown']:,} with an item without a SID"
-    told = "popular item, any item: the share if the next item were drawn so; lift: over a popular item"
-    notes = [told, f"{found['transitions']:,} transitions in {found['sequences']:,} sequences; left out: {left_out}"]
-    if "category_share" in found:
-        columns["in category"] = _percent(found["chance_category"])
-        columns["lift over it"] = _times(found["lift_category"], found["lift_category_error"])
-        shares = ", ".join(_percent(found["category_share"]))
-        lifts = ", ".join(_times(found["category_lift"], found["category_lift_error"]))
-        notes.append(f"category paths themselves, level by level: the next item shares {shares}; lift {lifts}")
+    left_out = f"{facts['transitions_repeated']:,} repeats, {facts['transitions_unknown']:,} with an item without a SID"
+    notes = [
+        "popular item, any item: the share if the next item were drawn that way; lift: over a popular item",
+        f"{facts['transitions']:,} transitions in {facts['sequences']:,} sequences; left out: {left_out}",
+    ]
+    if "category_share" in facts:
+        columns["in category"] = _percent(facts["chance_category"])
+        columns["lift over it"] = _times(facts["lift_category"], facts["lift_category_error"])
+        shares = ", ".join(_percent(facts["category_share"]))
+        lifts = ", ".join(_times(facts["category_lift"], facts["category_lift_error"]))
+        notes.append(f"the category paths themselves, level by level: the next item shares {shares}; lift {lifts}")
     return "Behaviour: does the next item share the prefix?", _per_level(columns), notes
 
 
-def _neighbours(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
-    k = found["neighbours"]
+def _neighbours(facts: Mapping[str, Any]) -> Shown:
+    k = facts["neighbours"]
     columns = {
-        f"of {k} nearest": _percent(found["share"], found["share_error"]),
-        "any item": _percent(found["chance"]),
-        "lift": _times(found["lift"]),
-        "above chance": ["" if value is None else f"{value:.0%}" for value in found["above_chance"]],
+        f"of {k} nearest": _percent(facts["share"], facts["share_error"]),
+        "any item": _percent(facts["chance"]),
+        "lift": _times(facts["lift"]),
+        "above chance": ["" if value is None else f"{value:.0%}" for value in facts["above_chance"]],
     }
-    error = f" ±{found['overlap_error']:.2%}" if found["overlap_error"] else ""
-    overlap = f"{found['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
-    asked = f"{found['queries']:,} of {found['items']:,} items asked"
-    without = f"; {found['items_without_vector']:,} have no vector" if found["items_without_vector"] else ""
-    return "Neighbours: do the nearest items share the prefix?", _per_level(columns), [overlap, asked + without]
+    error = f" ±{facts['overlap_error']:.2%}" if facts["overlap_error"] else ""
+    overlap = f"{facts['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
+    sample = f"a sample of {facts['queries']:,} of {facts['items']:,} items"
+    without = f"; {facts['items_without_vector']:,} have no vector" if facts["items_without_vector"] else ""
+    return "Neighbours: do the nearest items share the prefix?", _per_level(columns), [overlap, sample + without]
 
 
-def _categories(found: Mapping[str, Any]) -> tuple[str, Any, list[str]]:
+def _categories(facts: Mapping[str, Any]) -> Shown:
     columns = {
-        "purity": _percent(found["purity"]),
-        "shuffled": _percent(found["purity_chance"]),
-        "NMI": [f"{value:.3f}" for value in found["nmi"]],
-        "NMI shuffled": [f"{value:.3f}" for value in found["nmi_chance"]],
-        "NMI adjusted": [f"{value:.3f}" for value in found["nmi_adjusted"]],
+        "purity": _percent(facts["purity"]),
+        "shuffled": _percent(facts["purity_chance"]),
+        "NMI": [f"{value:.3f}" for value in facts["nmi"]],
+        "NMI shuffled": [f"{value:.3f}" for value in facts["nmi_chance"]],
+        "NMI adjusted": [f"{value:.3f}" for value in facts["nmi_adjusted"]],
     }
-    note = f"{found['labels']:,} categories; {found['items_unlabelled']:,} items have none"
+    note = f"{facts['labels']:,} categories; {facts['items_unlabelled']:,} items have none"
     return "Categories: do prefixes follow them?", _per_level(columns), [note]
 
 
-def _per_level(columns: Mapping[str, Sequence[str]]) -> Any:
-    from rich.table import Table
-
+def _per_level(columns: Mapping[str, Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("level", *columns):
         table.add_column(heading, justify="right")

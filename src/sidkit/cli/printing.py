@@ -1,61 +1,86 @@
-"""Tables in the terminal."""
+"""Tables in the terminal, and commands to run next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..files.address import Remote, is_address, locate
+from ..measure.ranking import CUTS, LABELS, labels_at
+from ..sids.metrics import metrics_for
 from .terminal import plain
 
 if TYPE_CHECKING:
-    from ..report.compare import Comparison
+    from ..report.comparison import Comparison
     from ..sids.template import Template
 
-__all__ = ["print_comparison", "print_figures", "print_items", "print_quality", "print_report", "print_rows"]
+__all__ = [
+    "command_line",
+    "console_at_least",
+    "print_comparison",
+    "print_figures",
+    "print_items",
+    "print_quality",
+    "print_report",
+    "print_rows",
+]
+
+
+def command_line(
+    *words: str | PathLike[str],
+    options: Mapping[str, str | None] | None = None,
+    settings: Sequence[str] | None = None,
+) -> str:
+    """A command of sidkit that a shell runs as printed.
+
+    words: its name and arguments, of which an address loses its password and keeps its options;
+    options: those with a value; settings: NAME=VALUE pairs of --set.
+    """
+    more = [word for name, value in (options or {}).items() if value is not None for word in (name, value)]
+    more += [word for pair in settings or () for word in ("--set", pair)]
+    return join(["sidkit", *(_word(word) for word in words), *more])
+
+
+def _word(word: str | PathLike[str]) -> str:
+    located = locate(word) if is_address(word) else word
+    return f"{located}{located.options}" if isinstance(located, Remote) else str(word)
+
+
+COLOURS = {"good": "green", "watch": "yellow", "poor": "red"}
 
 
 def print_quality(figures: Mapping[str, Any], sizes: Sequence[int]) -> None:
     """The quality of a set of SIDs: overall figures, then one line per level."""
     console = Console()
     overall = Table(show_header=False, box=None, pad_edge=False)
-    for label, value in (
-        ("items", f"{figures['items']:,}"),
-        ("distinct SIDs", f"{figures['distinct_sids']:,}"),
-        ("SIDs with one item / distinct SIDs", f"{figures['icr_per_sid']:.2%}"),
-        ("items alone on their SID / items", f"{figures['icr_per_item']:.2%}"),
-        ("items sharing their SID / items", f"{figures['collision_per_item']:.2%}"),
-        ("largest bucket", f"{figures['largest_bucket']:,} items"),
-    ):
-        overall.add_row(label, value)
+    for metric in metrics_for("terminal", figures, per_level=False):
+        overall.add_row(metric.label, metric.text(figures[metric.name]))
+    per_level = metrics_for("terminal", figures, per_level=True)
     levels = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("level", "size", "codes used", "perplexity", "prefix utilisation", "prefix Gini"):
+    for heading in ("level", "size", *(metric.label for metric in per_level)):
         levels.add_column(heading, justify="right")
     for level, size in enumerate(sizes):
-        levels.add_row(
-            str(level + 1),
-            f"{size:,}",
-            f"{figures['codes_used'][level]:.1%}",
-            f"{figures['perplexity'][level]:,.1f}",
-            f"{figures['utilisation'][level]:.2%}",
-            f"{figures['prefix_gini'][level]:.3f}",
-        )
+        cells = (metric.text(figures[metric.name][level]) for metric in per_level)
+        levels.add_row(str(level + 1), f"{size:,}", *cells)
     console.print(overall)
     console.print()
     console.print(levels)
 
 
 def print_report(facts: Mapping[str, Any], written: Sequence[Any] = ()) -> None:
-    """The verdict, then the quality; where a page was written, the verdict and where it is."""
+    """The verdict, then the paths written or, where nothing was written, the quality."""
     console = Console(highlight=False)
-    told = facts["verdict"]
-    colours = {"good": "green", "watch": "yellow", "poor": "red"}
-    console.print(Text(told["headline"], style=f"bold {colours[told['grade']]}"), soft_wrap=True)
-    for found in told["findings"]:
-        console.print(Text.assemble((f"{found['grade']:>6}  ", colours[found["grade"]]), found["text"]), soft_wrap=True)
+    verdict = facts["verdict"]
+    console.print(Text(verdict["headline"], style=f"bold {COLOURS[verdict['grade']]}"), soft_wrap=True)
+    for finding in verdict["findings"]:
+        grade = finding["grade"]
+        console.print(Text.assemble((f"{grade:>6}  ", COLOURS[grade]), finding["text"]), soft_wrap=True)
     console.print()
     if written:
         for path in written:
@@ -64,27 +89,26 @@ def print_report(facts: Mapping[str, Any], written: Sequence[Any] = ()) -> None:
         print_quality(facts, facts["sizes"])
 
 
-def print_comparison(found: Comparison) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """Tokenizers side by side, best mean bold, second underlined."""
-    styles, ranks = {1: "bold", 2: "underline"}, found.ranks()
+    styles, ranks, columns = {1: "bold", 2: "underline"}, comparison.ranks(), comparison.columns()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
-    for heading, _ in found.columns():
-        table.add_column(heading, justify="right")
-    for label in found.figures:
-        cells = zip(found.cells(label), ranks[label], strict=True)
+    for column in columns:
+        table.add_column(column.heading, justify="right")
+    for label in comparison.figures:
+        cells = zip(comparison.cells(label), ranks[label], strict=True)
         table.add_row(Text(plain(label)), *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))
-    console = Console()
-    console = Console(width=max(console.width, 40 + 16 * len(found.columns()))) if not console.is_terminal else console
+    console = console_at_least(40 + 16 * len(columns))
     console.print(table)
-    runs = sum(map(len, found.figures.values()))
-    console.print(f"{runs} runs over seeds {', '.join(map(str, found.seeds))}; {found.reused} were on disk already")
+    runs, seeds = sum(map(len, comparison.figures.values())), ", ".join(map(str, comparison.seeds))
+    console.print(f"{runs} runs over seeds {seeds}; {comparison.reused} were on disk already")
 
 
-def print_rows(told: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_rows(lines: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A few lines, then a table."""
     console = Console(highlight=False)
-    for line in told:
+    for line in lines:
         console.print(Text(plain(line)), soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in head:
@@ -95,7 +119,7 @@ def print_rows(told: Sequence[str], head: Sequence[str], rows: Sequence[Sequence
 
 
 def print_items(prefix: str, count: int, items: Sequence[Mapping[str, Any]], form: Template) -> None:
-    """The items under a prefix, texts beside them where known."""
+    """The items under a prefix, with their texts where known."""
     console = Console()
     console.print(f"{plain(prefix)}: {count:,} item{'s' if count != 1 else ''}", markup=False, highlight=False)
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -107,37 +131,55 @@ def print_items(prefix: str, count: int, items: Sequence[Mapping[str, Any]], for
         console.print(f"… and {count - len(items):,} more (--limit 0 shows all)")
 
 
-FIGURES = [f"{metric}@{cut}" for metric in ("Recall", "NDCG", "MRR") for cut in (5, 10, 20)]
-
-
 WIDE = 120  # columns that all figures take
+READINGS = {
+    "item": "item (a random one per SID)",
+    "expected": "item, expected",
+    "corrected": "item, collision-corrected",
+    "sid": "SID",
+}
+WITHOUT_MODEL = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
 
 
-def print_figures(means: Mapping[str, Any], users: int, counting: Mapping[str, Mapping[str, float]]) -> None:
-    """One line per reading, one column per figure; below, what counting gives without a model. A terminal too narrow
-    for all columns gets a table for each of Recall, NDCG and MRR."""
-    from rich.console import Console
-    from rich.table import Table
+def print_figures(
+    means: Mapping[str, Any],
+    users: int,
+    counting: Mapping[str, Mapping[str, float]],
+    seeds: Sequence[int] = (),
+    stds: Mapping[str, float] | None = None,
+) -> None:
+    """One line per reading, one column per figure; below, what counting gives without a model.
 
-    readings = {
-        "item": "item (a random one per SID)",
-        "expected": "item, expected",
-        "corrected": "item, collision-corrected",
-        "sid": "SID",
-    }
-    simple = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
-    rows = [(words, {key: means[f"{name}_{key.lower()}"] for key in FIGURES}, "") for name, words in readings.items()]
-    rows += [(simple[name], {key: found[key.lower()] for key in FIGURES}, "dim") for name, found in counting.items()]
-    console = Console()
-    console = Console(width=max(console.width, WIDE)) if not console.is_terminal else console
-    for some in [FIGURES] if console.width >= WIDE else [FIGURES[:3], FIGURES[3:6], FIGURES[6:]]:
+    Of several seeds the means, and a line for the standard deviations. A terminal too narrow for all columns gets a
+    table for each of Recall, NDCG and MRR.
+    """
+    labels = labels_at(*CUTS)
+    rows = []
+    for reading, words in READINGS.items():
+        rows.append((words, {name: means[f"{reading}_{name}"] for name in labels}, ""))
+        if stds:
+            rows.append(("  ± over seeds", {name: stds[f"{reading}_{name}"] for name in labels}, "dim"))
+    rows += [(WITHOUT_MODEL[name], dict(figures), "dim") for name, figures in counting.items()]
+    console, names = console_at_least(WIDE), list(labels)
+    width = len(names) if console.width >= WIDE else len(names) // len(LABELS)
+    for start in range(0, len(names), width):
+        columns = names[start : start + width]
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column(f"{users:,} users", no_wrap=True)
-        for key in some:
-            table.add_column(key, no_wrap=True)
+        for name in columns:
+            table.add_column(labels[name], no_wrap=True)
         for words, figures, style in rows:
-            table.add_row(words, *(f"{figures[key]:.4f}" for key in some), style=style)
+            table.add_row(words, *(f"{figures[name]:.4f}" for name in columns), style=style)
         console.print(table)
     console.print("one target per user, so HitRate@K equals Recall@K", style="dim")
+    if seeds:
+        words = f"mean and standard deviation over seeds {', '.join(map(str, seeds))}" if stds else f"seed {seeds[0]}"
+        console.print(words, style="dim", highlight=False)
     if (valid := means["valid_share"]) < 1:
         console.print(f"{valid:.1%} of what was generated are SIDs of items", style="dim", highlight=False)
+
+
+def console_at_least(width: int, highlight: bool = True) -> Console:
+    """A console as wide as the terminal; where the output goes to a file, at least this wide."""
+    console = Console(highlight=highlight)
+    return console if console.is_terminal else Console(highlight=highlight, width=max(console.width, width))

@@ -1,4 +1,4 @@
-"""--ray on fit and encode: the same work by the workers of a cluster."""
+"""--ray on fit and encode: the same work, done by the workers of a cluster."""
 
 import json
 import re
@@ -13,7 +13,9 @@ from ..errors import SpecError
 from .options import BadRows
 
 if TYPE_CHECKING:
-    from ..fleet.rows import Encoded, RayRows
+    from ..files.address import Location
+    from ..fleet.encode import Encoded
+    from ..fleet.rows import RayRows
     from ..progress import Progress
 
 HERE = "here"  # --ray without an address
@@ -24,32 +26,32 @@ Ray = Annotated[
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Work on a Ray cluster: auto, host:6379, ray://host:10001; alone: $RAY_ADDRESS, or Ray on this machine",
+        help="Run on a Ray cluster: auto, host:6379, ray://host:10001; alone: $RAY_ADDRESS, or Ray on this machine",
         show_default=False,
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", help="Processes of --ray [default: all its CPUs or GPUs]", show_default=False)
+    int | None, typer.Option("--workers", help="Processes of --ray [default: one per CPU or GPU]", show_default=False)
 ]
-Cpus = Annotated[int, typer.Option("--cpus", help="CPUs, and threads, of each worker of --ray")]
+Cpus = Annotated[int, typer.Option("--cpus", help="CPUs, and threads, per worker of --ray")]
 
 
 class WithRay(TyperCommand):
-    """A command whose --ray may stand without an address."""
+    """A command whose --ray may come without an address."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        full = []
+        words = []
         for word, after in zip(args, [*args[1:], ""], strict=False):
-            full.append(word)
+            words.append(word)
             if word == "--ray" and not ADDRESS.fullmatch(after):
-                full.append(HERE)
-        return super().parse_args(ctx, full)
+                words.append(HERE)
+        return super().parse_args(ctx, words)
 
 
 def require_ray(ray: str | None, workers: int | None, cpus: int) -> None:
-    """Options that say nothing without --ray are refused."""
+    """An error for options that have no effect without --ray."""
     if ray is None and (workers is not None or cpus != 1):
-        raise SpecError(f"{'--cpus' if workers is None else '--workers'} is about the workers of --ray; give that too")
+        raise SpecError(f"{'--cpus' if workers is None else '--workers'} is for the workers of --ray; give that too")
 
 
 def rows_on_ray(
@@ -64,11 +66,11 @@ def rows_on_ray(
     progress: "Progress",
     check: bool = True,
 ) -> "RayRows":
-    """The rows of a cluster, as the options ask for."""
-    from ..fleet.rows import on_ray
+    """The rows on the cluster that the options name."""
+    from ..fleet.open import on_ray
 
     if embeddings == "-":
-        raise SpecError("--ray reads files that every worker can see; JSON lines come to this process alone")
+        raise SpecError("--ray reads files that every worker can see; JSON lines reach this process alone")
     return on_ray(
         embeddings,
         address=None if ray == HERE else ray,
@@ -83,27 +85,27 @@ def rows_on_ray(
     )
 
 
-def tell_left_out(rows: "RayRows", output: Path) -> None:
-    """List the bad rows that were left out beside the output."""
+def list_left_out(rows: "RayRows", output: Path) -> None:
+    """List the bad rows that were left out, in a file beside the output."""
     if not rows.left_out:
         return
-    from ..files.atomic import replace_file
+    from ..data.bad_rows import list_bad_rows
 
-    listing = output.parent / f"{output.stem}.bad-rows.tsv"
-    with replace_file(listing) as temporary:
-        lines = (f"{row}\t{place}\t{why}\n" for row, (place, why) in rows.left_out.items())
-        temporary.write_text("row\tplace\treason\n" + "".join(lines), encoding="utf-8")
+    complete: Any = rows.source
+    listing = list_bad_rows(output, complete.source, {row: why for row, (_, why) in rows.left_out.items()})
     print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
 
 
-def tell_encoded(done: "Encoded", output: Path | str, ran: dict[str, Any], as_json: bool) -> None:
-    """What was written, and who did it."""
+def print_encoded(done: "Encoded", output: "Location", ran: dict[str, Any], as_json: bool) -> None:
+    """What was written, and by how many workers."""
     if as_json:
-        told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
-        print(json.dumps(told | {"ran": ran}))
+        result = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
+        print(json.dumps(result | {"ran": ran}))
         return
-    from ..rows.device import describe_run
+    from ..rows.run_report import describe_run
+    from .printing import command_line
 
     kept = f" ({done.kept} were there already)" if done.kept else ""
+    following = command_line("report", output)
     print(describe_run(ran))
-    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: sidkit report {output}")
+    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: {following}")

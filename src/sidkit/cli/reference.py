@@ -1,7 +1,7 @@
-"""docs/cli.md, written from the commands themselves: python -m sidkit.cli.reference > docs/cli.md
+"""docs/cli.md, generated from the commands: python -m sidkit.cli.reference > docs/cli.md
 
-Names and words come from the commands, types and defaults from their signatures, and nothing from what Typer prints, so
-that neither a terminal's width nor a version of Typer or Python changes a letter.
+Names and help texts come from the commands, types and defaults from their signatures. Nothing comes from what Typer
+prints, so the page does not depend on the width of a terminal or on the versions of Typer and Python.
 """
 
 import inspect
@@ -22,9 +22,9 @@ __all__ = ["reference"]
 VALUES = {str: "TEXT", Path: "PATH", int: "INTEGER", float: "NUMBER", bool: ""}
 OPENING = """# The command line
 
-Every command, as `sidkit COMMAND --help` tells it. This page is made by `python -m sidkit.cli.reference > docs/cli.md`,
-and a test holds it to the commands. The examples use the files of the folder that `sidkit demo` leaves;
-what else one needs is made by the commands that follow it.
+Every command, as `sidkit COMMAND --help` prints it. `python -m sidkit.cli.reference > docs/cli.md` generates this page,
+and a test checks that it is up to date. The examples use the files that `sidkit demo` writes; any other file is made by
+the commands listed after the example.
 """
 
 
@@ -44,19 +44,19 @@ def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _section(name: str, command: Any) -> str:
-    made = inspect.unwrap(command.callback)
-    kinds, signature = get_type_hints(made), inspect.signature(made).parameters
+    call = inspect.unwrap(command.callback)
+    kinds, signature = get_type_hints(call), inspect.signature(call).parameters
     arguments, options = [], []
     for one in command.params:
         if one.name not in signature:  # --help
             continue
-        told = _told(one, signature[one.name].default)
+        cells = _meaning_and_default(one, signature[one.name].default)
         if one.param_type_name == "argument":
-            arguments.append((f"`{one.name}`", *told))
+            arguments.append((f"`{one.name}`", *cells))
         else:
-            ways = ", ".join(f"`{way}`" for way in (*one.opts, *one.secondary_opts))
-            options.append((f"{ways} {one.metavar or _value(kinds[one.name])}".rstrip(), *told))
-    body = "\n\n".join(map(_paragraph, inspect.cleandoc(made.__doc__ or "").split("\n\n")))
+            names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
+            options.append((f"{names} {one.metavar or _value(kinds[one.name])}".rstrip(), *cells))
+    body = "\n\n".join(map(_paragraph, inspect.cleandoc(call.__doc__ or "").split("\n\n")))
     return f"## {name}\n\n{body}\n" + _table("argument", arguments) + _table("option", options)
 
 
@@ -65,17 +65,17 @@ def _paragraph(text: str) -> str:
 
 
 def _value(kind: Any) -> str:
-    """What is written after an option: PATH, INTEGER, error|drop; nothing after a flag."""
+    """The kind of value an option takes: PATH, INTEGER, error|drop; nothing for a flag."""
     if get_origin(kind):  # int | None, list[str], list[str] | None
         return _value(next(part for part in get_args(kind) if part is not NoneType))
     return "|".join(one.value for one in kind) if issubclass(kind, Enum) else VALUES[kind]
 
 
-def _told(one: Any, default: Any) -> tuple[str, str]:
-    """The help of a parameter, and its default: as the help says it, or as the signature has it."""
-    words, _, said = one.help.partition(" [default: ")
-    if said:
-        return _text(words), _text(said.removesuffix("]"))
+def _meaning_and_default(one: Any, default: Any) -> tuple[str, str]:
+    """The help of a parameter, and its default: from the end of the help, or from the signature."""
+    words, _, described = one.help.partition(" [default: ")
+    if described:
+        return _text(words), _text(described.removesuffix("]"))
     if default is inspect.Parameter.empty:
         return _text(words), "required"
     if isinstance(one.show_default, str):
@@ -92,7 +92,7 @@ def _table(name: str, rows: list[tuple[str, str, str]]) -> str:
 
 
 def _text(words: str) -> str:
-    """Prose for Markdown: outside of backticks nothing is taken for HTML."""
+    """Prose for Markdown, with < escaped outside of backticks."""
     parts = re.split("(`[^`]*`)", words)
     return "".join(part if part.startswith("`") else part.replace("<", r"\<") for part in parts)
 

@@ -1,32 +1,28 @@
-"""What a person sees in the terminal: progress bars and tables."""
+"""The terminal: progress bars, and text that cannot control it."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["Terminal", "plain"]
 
 BLANK = "\t\n\v\f\r\x85\u2028\u2029"
-OBEYED = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)]
-SHOWN = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in OBEYED}
-SHOWN |= dict.fromkeys(map(ord, BLANK), " ")
+CONTROL = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)]
+ESCAPED = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in CONTROL}
+ESCAPED |= dict.fromkeys(map(ord, BLANK), " ")
 
 
 def plain(text: object) -> str:
-    """A title or an id as one line that a terminal shows and does not obey.
+    """A title or an id as one line that a terminal prints and does not interpret.
 
-    Tabs and line ends become blanks; other control characters, those that turn the direction of writing, and halves of
-    surrogate pairs become what Python calls them: \\x1b, \\u202e.
+    Tabs and line ends become blanks. Other control characters, those that change the direction of writing, and halves
+    of surrogate pairs become Python escapes: \\x1b, \\u202e.
     """
-    return str(text).translate(SHOWN)
+    return str(text).translate(ESCAPED)
 
 
 class _Rate(ProgressColumn):
@@ -45,7 +41,7 @@ class Terminal:
             TextColumn("{task.percentage:>3.0f}%"),
             _Rate(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[place]}", style="dim"),
+            TextColumn("{task.fields[workers]}", style="dim"),
             TextColumn("{task.fields[note]}", style="dim"),
             console=Console(stderr=True),
         )
@@ -62,7 +58,7 @@ class Terminal:
         self._bars.stop()
 
     def start(self, label: str, rows: int) -> None:
-        self._task = self._bars.add_task(label, total=rows or None, note="", place="")
+        self._task = self._bars.add_task(label, total=rows or None, note="", workers="")
 
     def advance(self, rows: int) -> None:
         if self._task is not None:
@@ -74,4 +70,4 @@ class Terminal:
 
     def workers(self, text: str) -> None:
         if self._task is not None:
-            self._bars.update(self._task, place=text)
+            self._bars.update(self._task, workers=text)

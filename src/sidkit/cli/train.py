@@ -1,4 +1,4 @@
-"""train, evaluate: a generative recommender over semantic IDs."""
+"""sidkit train: a generative recommender over semantic IDs, with one seed or several."""
 
 import json
 import sys
@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from ..errors import SpecError
-from .options import Device, Json, Output, SequenceColumn, SequencesFile, Sids, require_writable
+from .options import Device, Json, Output, SequenceColumn, SequencesFile, Sids
+from .outputs import require_writable
+from .parsing import read_seeds
 
 
 def train(
@@ -15,14 +17,14 @@ def train(
     sequences: SequencesFile,
     output: Output,
     preset: Annotated[str, typer.Option("--preset", help="Size of the model: tiny, paper, base, large")] = "paper",
-    epochs: Annotated[int, typer.Option("--epochs", help="At most so many passes")] = 200,
-    batch: Annotated[int, typer.Option("--batch", help="Examples a step")] = 256,
+    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the examples, at most")] = 200,
+    batch: Annotated[int, typer.Option("--batch", help="Examples per step")] = 256,
     learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam")] = 1e-4,
     dropout: Annotated[float | None, typer.Option("--dropout", help="In training [default: the preset's, 0.1]")] = None,
     patience: Annotated[
-        int, typer.Option("--patience", help="Epochs without a better validation NDCG@20 before it stops")
+        int, typer.Option("--patience", help="Epochs without a better validation NDCG@20 before training stops")
     ] = 10,
-    history: Annotated[int, typer.Option("--history", help="Items of a history that are used, the latest")] = 20,
+    history: Annotated[int, typer.Option("--history", help="Latest items of a history that are used")] = 20,
     beams: Annotated[int, typer.Option("--beams", help="SIDs generated per user")] = 30,
     constrained: Annotated[
         bool, typer.Option("--constrained/--unconstrained", help="Whether validation and test generate valid SIDs only")
@@ -30,10 +32,20 @@ def train(
     precision: Annotated[
         str, typer.Option("--precision", help="Of matrix products on a GPU: auto (bfloat16), bfloat16, float32")
     ] = "auto",
-    seed: Annotated[int, typer.Option("--seed", help="Decides first weights, order and dropout")] = 0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Decides first weights, order of examples and dropout [default: 0]")
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", help="Train once with each of several seeds: by commas, or how many from 0 as x8"),
+    ] = None,
+    at_once: Annotated[
+        int | None,
+        typer.Option("--at-once", help="Seeds trained at once [default: on a GPU what fits, up to 15; on a CPU 1]"),
+    ] = None,
     sequence_column: SequenceColumn = None,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
     as_json: Json = False,
 ) -> None:
     """sidkit train sids.parquet sequences.parquet -o run/ --preset tiny --epochs 2 --learning-rate 1e-3
@@ -42,6 +54,12 @@ def train(
     test, the one before it validation, the rest training. The defaults are the paper's, but that only SIDs of items are
     generated and a GPU computes in bfloat16. The folder loads with transformers' from_pretrained, and its tensorboard/
     with TensorBoard.
+
+    sidkit train sids.parquet sequences.parquet -o seeds/ --seeds x2 --preset tiny --epochs 2
+
+    Several seeds are trained at once on a GPU: eight take about three times as long as one. Each has its folder,
+    seeds/seed-0/ and so on, as if trained alone; seeds.json and the table have the mean and the standard deviation of
+    every figure.
     """
     from ..errors import need
 
@@ -49,34 +67,49 @@ def train(
     from dataclasses import replace
 
     from ..data.sequences import read_sequences
+    from ..engine.device import find_device
     from ..measure.counting import counted
     from ..retriever.model import preset as named
     from ..retriever.plan import Plan
-    from ..retriever.retriever import find_device
-    from ..retriever.retriever import train as run
+    from ..retriever.trainer import train as run
+    from ..retriever.trainer import train_seeds
     from ..sids.table import SidTable
     from .printing import print_figures
     from .terminal import Terminal
 
     if precision not in ("auto", "bfloat16", "float32"):
         raise SpecError(f"--precision must be auto, bfloat16 or float32, not {precision!r}")
+    chosen = _seeds(seed, seeds, at_once)
     shape = named(preset) if dropout is None else replace(named(preset), dropout=dropout)
     plan = Plan(
-        shape, epochs, batch, learning_rate, patience, history, beams, constrained, precision, seed  # type: ignore[arg-type]
+        shape, epochs, batch, learning_rate, patience, history, beams, constrained, precision, chosen[0]  # type: ignore[arg-type]
     )  # fmt: skip
     require_writable(output)
     table = SidTable.from_parquet(sids)
     behaviour = read_sequences(sequences, table.ids, sequence_column)
-    if preset != "tiny" and str(find_device(device)) == "cpu":
+    if preset != "tiny" and find_device(device) == "cpu":
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
     with Terminal() as progress:
-        retriever = run(table, behaviour, output, plan, device, progress, resume)
-    facts, simple = retriever.facts, counted(behaviour, len(table))
+        if seeds is None:
+            facts = run(table, behaviour, output, plan, device, progress, resume).facts
+            means, stds, done = facts["test"], {}, f"best epoch {facts['best_epoch']} of {facts['epochs']}"
+        else:
+            facts = train_seeds(table, behaviour, output, chosen, plan, device, progress, resume, at_once).plain()
+            means, stds, done = facts["means"], facts["stds"], f"{len(chosen)} seeds, {facts['at_once']} at once"
+    simple = counted(behaviour, len(table))
     if as_json:
         print(json.dumps({"output": str(output), **facts, "counting": simple}))
         return
-    print_figures(facts["test"], facts["users"], simple)
-    print(
-        f"\nbest epoch {facts['best_epoch']} of {facts['epochs']}, {facts['seconds']:,.0f} s; wrote {output}; "
-        f"next: sidkit evaluate {output} {sequences}"
-    )
+    print_figures(means, facts["users"], simple, chosen if seeds else (), stds)
+    print(f"\n{done}, {facts['seconds']:,.0f} s; wrote {output}; next: sidkit evaluate {output} {sequences}")
+
+
+def _seeds(seed: int | None, seeds: str | None, at_once: int | None) -> list[int]:
+    """The seeds to train with: one, or those of --seeds."""
+    if seed is not None and seeds is not None:
+        raise SpecError(f"--seed {seed} and --seeds {seeds} exclude each other; give one of them")
+    if at_once is not None and seeds is None:
+        raise SpecError(f"--at-once {at_once} is for several seeds; give them too, as in --seeds x8")
+    if at_once is not None and at_once < 1:
+        raise SpecError(f"--at-once must be at least 1, not {at_once}")
+    return [seed or 0] if seeds is None else read_seeds(seeds)

@@ -16,9 +16,9 @@ from .formats.arrays import READERS, open_arrays
 from .formats.parquet import open_parquet
 from .listing import ACCEPTED, files_of, is_parquet
 from .source import Embeddings
-from .subset import Without, without
+from .subset import GoodRows, Without, good_rows, without
 
-__all__ = ["Embeddings", "Without", "open_embeddings", "without"]
+__all__ = ["Embeddings", "GoodRows", "Without", "good_rows", "open_embeddings", "without"]
 
 
 def open_embeddings(

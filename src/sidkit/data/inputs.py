@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.device import choose_device
 from ..errors import InputError
 from ..progress import Progress, Silent
 from ..rows.checks import Checked
-from ..rows.device import choose_device
 from ..rows.local import LocalRows
 from ..rows.scratch import checked_copy
 from ..rows.seam import Rows
@@ -37,7 +37,7 @@ def as_rows(
     """Rows of an array, a tensor, a path or a Source, every row checked; Rows pass through as they are.
 
     device: "cpu"; "cuda", which copies rows to the GPU, or streams them there if they do not fit; "auto", which leaves
-    tensors where they are and takes a GPU for other rows if there is one and it pays (`device.choose_device`).
+    tensors where they are and takes a GPU for other rows if there is one and it pays (`engine.device.choose_device`).
     dtype: what to compute in, if not the rows' own; d: the dimension they must have.
     check: whether bad rows are looked for "first", which also copies rows that are slow to read to a file in the folder
     scratch; as they are "read"; or were already ("done").

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -23,20 +23,20 @@ __all__ = ["match", "read_texts", "text_column", "texts_of", "without_dictionary
 BETWEEN = pa.scalar("; ", pa.large_string())
 
 
-def texts_of(path: Path, column: str, ids: Any) -> list[str]:
+def texts_of(path: str | PathLike[str], column: str, ids: Any) -> list[str]:
     """The text of every id, in the order of ids; '' where the file has none."""
     texts: list[str] = text_column(path, column, ids).to_pylist()
     return texts
 
 
-def text_column(path: Path, column: str, ids: Any) -> Any:
+def text_column(path: str | PathLike[str], column: str, ids: Any) -> Any:
     """The same as a pyarrow array of large strings."""
     known, texts = read_texts(path, [column])
     rows = match(ids, known)
     return pc.fill_null(texts.take(pa.array(rows, mask=rows < 0)), "")
 
 
-def read_texts(path: str | Path, columns: Sequence[str], id_column: str | None = None) -> tuple[Any, Any]:
+def read_texts(path: str | PathLike[str], columns: Sequence[str], id_column: str | None = None) -> tuple[Any, Any]:
     """The ids and texts of a Parquet file, folder or glob: two pyarrow arrays. Several columns are joined by '; '."""
     tables = [_read_file(file, columns, id_column) for file in files_of(path)]
     try:

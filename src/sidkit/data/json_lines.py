@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import InputError
+from ..files.address import Location
 from ..rows.sources import ArraySource
 from .ids import require_unique
 
@@ -22,6 +23,7 @@ class Lines(ArraySource):
     """Vectors read from lines, with their ids."""
 
     ids: Any = None
+    paths: tuple[Location, ...] = ()
 
     def name(self, row: int) -> str:
         return f"item {self.ids[row].as_py()!r} (line {row + 1})"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from glob import glob, has_magic
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from pickle import UnpicklingError
 from tokenize import TokenError
 
@@ -53,16 +53,19 @@ def readable(path: Location) -> Iterator[None]:
         raise InputError(f"cannot read {path}: {said}") from error
 
 
-def files_of(path: str | os.PathLike[str]) -> tuple[Location, ...]:
-    """The files at a path: the file itself, the Parquet files of a folder, or what a pattern matches."""
+def files_of(path: str | os.PathLike[str], nested: bool = False) -> tuple[Location, ...]:
+    """The files at a path: the file itself, the Parquet files of a folder, or what a pattern matches.
+
+    nested: a folder's files include those of the folders in it.
+    """
     text = os.fspath(path)
     if is_address(text):
-        return _at_address(text)
+        return _at_address(text, nested)
     with readable(Path(text)):
         if text and Path(text).is_file():
             return (Path(text),)
         if text and Path(text).is_dir():
-            return _in_folder(Path(text))
+            return _in_folder(Path(text), nested)
         if text and Path(text).exists():
             raise InputError(f"{text} is neither a file nor a folder")
         if has_magic(text):
@@ -78,45 +81,53 @@ def is_parquet(path: Location) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _at_address(text: str) -> tuple[Location, ...]:
+def _at_address(text: str, nested: bool) -> tuple[Location, ...]:
     """The same on another file system. A `?` starts its options there, and is no pattern."""
-    place = locate(text)
-    with readable(place):
-        if isinstance(place, Path):
-            return files_of(place)
-        parts = place.path.parts
+    location = locate(text)
+    with readable(location):
+        if isinstance(location, Path):
+            return files_of(location, nested)
+        parts = location.path.parts
         magic = next((i for i, part in enumerate(parts) if has_magic(part)), None)
         if magic is not None:
-            folder, pattern = replace(place, path=PurePosixPath(*parts[:magic])), "/".join(parts[magic:])
+            folder, pattern = replace(location, path=PurePosixPath(*parts[:magic])), "/".join(parts[magic:])
             return _visible_files(folder.glob(pattern), text)
-        if place.is_file():
-            return (place,)
-        if place.is_dir():
-            return _in_folder(place)
-    raise InputError(f"no such file or folder: {place}")
+        if location.is_file():
+            return (location,)
+        if location.is_dir():
+            return _in_folder(location, nested)
+    raise InputError(f"no such file or folder: {location}")
 
 
-def _in_folder(folder: Location) -> tuple[Location, ...]:
-    visible = sorted(entry for entry in folder.iterdir() if _visible(entry))
+def _in_folder(folder: Location, nested: bool) -> tuple[Location, ...]:
+    visible = sorted(entry for entry in _entries(folder, nested) if _visible(entry, folder))
     paths = tuple(entry for entry in visible if entry.is_file() and is_parquet(entry))
     if paths:
         return paths
-    held = ", ".join(entry.name + "/" * entry.is_dir() for entry in visible[:5]) or "nothing"
+    shown = ", ".join(entry.name + "/" * entry.is_dir() for entry in visible[:5]) or "nothing"
     more = ", ..." if len(visible) > 5 else ""
     hint = f"; give a pattern such as '{folder}/**/*.parquet'" if any(e.is_dir() for e in visible) else ""
-    raise InputError(f"no Parquet files in folder {folder} (it holds {held}{more}){hint}")
+    raise InputError(f"no Parquet files in folder {folder} (it holds {shown}{more}){hint}")
+
+
+def _entries(folder: Location, nested: bool) -> Iterable[Location]:
+    if isinstance(folder, Path):
+        return folder.rglob("*") if nested else folder.iterdir()
+    return folder.iterdir(recursive=nested)
 
 
 def _matching(pattern: str) -> tuple[Location, ...]:
     return _visible_files((Path(match) for match in glob(pattern, recursive=True)), pattern)
 
 
-def _visible_files(found: Iterable[Location], pattern: str) -> tuple[Location, ...]:
-    files = tuple(path for path in sorted(found) if path.is_file() and _visible(path))
+def _visible_files(matches: Iterable[Location], pattern: str) -> tuple[Location, ...]:
+    files = tuple(path for path in sorted(matches) if path.is_file() and _visible(path, path.parent))
     if not files:
         raise InputError(f"no file matches {pattern}")
     return files
 
 
-def _visible(path: Location) -> bool:
-    return not path.name.startswith((".", "_"))
+def _visible(path: Location, folder: Location) -> bool:
+    """Whether no name below the folder starts as hidden files and those of writers at work do."""
+    below: PurePath = path.relative_to(folder)  # type: ignore[arg-type]
+    return not any(name.startswith((".", "_")) for name in below.parts)

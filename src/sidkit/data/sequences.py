@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ class Sequences:
         return self.rows[:-1][inside], self.rows[1:][inside], which[1:][inside]
 
 
-def read_sequences(path: str | Path, ids: Any, column: str | None = None) -> Sequences:
+def read_sequences(path: str | PathLike[str], ids: Any, column: str | None = None) -> Sequences:
     """Sequences from a Parquet file, folder or glob, for the items with these ids (in the order of their table).
 
     Either a row per sequence with a list of item ids in time order (`items`, `item_ids`, `sequence`, `history`), or a
@@ -109,7 +109,7 @@ def read_sequences(path: str | Path, ids: Any, column: str | None = None) -> Seq
     return Sequences(rows[order], starts, unknown)
 
 
-def _read(path: str | Path, columns: list[str]) -> Any:
+def _read(path: str | PathLike[str], columns: list[str]) -> Any:
     tables = []
     for file in files_of(path):
         with readable(file):
@@ -120,14 +120,16 @@ def _read(path: str | Path, columns: list[str]) -> Any:
         raise InputError(f"the files of {path} differ in their columns: {error}") from error
 
 
-def _of_lists(path: str | Path, column: str) -> tuple[Any, slice, NDArray[np.int64]]:
+def _of_lists(path: str | PathLike[str], column: str) -> tuple[Any, slice, NDArray[np.int64]]:
     """All items, the order they come in, and where each sequence starts."""
     lists = _read(path, [column]).column(column)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     return pc.list_flatten(lists), slice(None), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _of_events(path: str | Path, column: str, names: list[str]) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
+def _of_events(
+    path: str | PathLike[str], column: str, names: list[str]
+) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
     """Events grouped by user, users in the order they first come, each in the order of time."""
     user = next((name for name in USER_NAMES if name in names), None)
     time = next((name for name in TIME_NAMES if name in names), None)

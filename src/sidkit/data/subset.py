@@ -1,10 +1,11 @@
-"""A Source with some rows left out."""
+"""Sources without some rows of another: those a caller names, or those that cannot be computed with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..files.address import Location
+from ..progress import Progress
+from ..rows.checks import find_bad_rows
 from ..rows.chunks import rechunked
+from ..rows.scratch import Copy
 from ..rows.sources import Source, Wrapped, require_rows
 from .source import Embeddings
 
-__all__ = ["Without", "without"]
+__all__ = ["GoodRows", "Without", "good_rows", "without"]
 
 
 def without(source: Source, rows: Sequence[int] | NDArray[np.int64]) -> Embeddings:
@@ -66,3 +70,24 @@ class Without(Wrapped):
             first, last = np.searchsorted(self.dropped, [start, start + len(x)])
             yield np.delete(x, self.dropped[first:last] - start, axis=0) if first < last else x
             start += len(x)
+
+
+def good_rows(source: Embeddings, folder: Path | None, progress: Progress) -> GoodRows:
+    """The rows of a source that can be computed with. The source is read once, however often these are.
+
+    Rows that are slow to read are copied in passing to a scratch file in the folder, if there is room.
+    """
+    copy = Copy(source, folder)
+    bad = find_bad_rows(source, progress, copy.add)
+    good = without(source, sorted(bad)) if bad else source
+    return GoodRows(copy.of(good), good.ids, good.paths, bad)
+
+
+@dataclass(frozen=True, eq=False)
+class GoodRows(Wrapped):
+    """Rows that were checked, so that nobody reads them to check them again."""
+
+    ids: Any
+    paths: tuple[Location, ...]
+    bad: Mapping[int, str]  # row of the source -> what is wrong with it, of those left out
+    checked = True

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..data.embeddings import open_embeddings
-from ..embed.text import WordCounts, embed_texts
+from ..embed.text import embed_texts
+from ..embed.word_counts import WordCounts
 from ..errors import SpecError
 from ..files.atomic import replace_file
 from ..progress import Progress
@@ -31,7 +32,7 @@ PREFIXES, BRANCHES, EXAMPLES = 3, 4, 2  # how much of the tree is shown
 class Branch(NamedTuple):
     """The items of a prefix that share their second token."""
 
-    code: int
+    token: str
     items: int
     words: list[str]  # that set it apart from the other branches
     titles: list[str]
@@ -40,7 +41,7 @@ class Branch(NamedTuple):
 class Prefix(NamedTuple):
     """The items that share a first token."""
 
-    code: int
+    token: str
     items: int
     words: list[str]  # that they share
     branches: list[Branch]
@@ -89,8 +90,9 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Demo:
 def _prefix(table: SidTable, counts: WordCounts, titles: list[str], code: int) -> Prefix:
     rows = table.rows_of((code,))
     groups = largest_branches(table, rows, 1, BRANCHES)
+    first, second = (table.template.words(level, table.sizes[level]) for level in (0, 1))
     branches = [
-        Branch(int(table.codes[group[0], 1]), len(group), words, [titles[int(row)] for row in group[:EXAMPLES]])
+        Branch(second[table.codes[group[0], 1]], len(group), words, [titles[int(row)] for row in group[:EXAMPLES]])
         for group, words in zip(groups, counts.contrast(groups), strict=True)
     ]
-    return Prefix(code, len(rows), counts.shared(rows) or counts.distinctive(rows), branches)
+    return Prefix(first[code], len(rows), counts.shared(rows) or counts.distinctive(rows), branches)

@@ -1,4 +1,4 @@
-"""What every encoder offers."""
+"""What every encoder offers, and the folder that it is saved as."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..files.folder import FolderFormat
 from ..geometry import unit
 
-__all__ = ["Encoder"]
+__all__ = ["FORMAT", "PROBE", "Encoder"]
+
+FORMAT = FolderFormat("sidkit-encoder", "encoder", "embed the items again", {"kind": str, "options": dict})
+PROBE = "red shoes for women, size 7; ein rotes Haus; 红色鞋子"  # saved with its row, to be embedded again on loading
 
 
 class Encoder(ABC):
-    """Texts to rows of length one. A text of which nothing is known gets a row of zeros, as does None.
+    """Texts to rows of length one. A text without known words gets a row of zeros, as does None.
 
-    d         width of the rows
-    options   plain values that, with the arrays, bring it back
+    d         dimensions of the rows
+    options   plain values; options and arrays are all that `restore` needs
     arrays    what was fitted, if anything
     """
 
@@ -28,13 +32,13 @@ class Encoder(ABC):
     d: int
 
     def embed(self, texts: Sequence[str | None], query: bool = False) -> NDArray[np.float32]:
-        """(n, d) float32. query: the texts are questions, for models that treat those differently."""
+        """(n, d) float32. query: the texts are queries, for models that treat these differently from items."""
         if isinstance(texts, str):
             raise InputError("texts must be a list of strings, not one string; put it in a list")
-        given = [text or "" for text in texts]
-        rows = self._embed(given, query) if given else np.zeros((0, self.d))
-        something = np.array([bool(text.strip()) for text in given], bool)
-        embedded: NDArray[np.float32] = unit(rows * something[:, None]).astype(np.float32)
+        filled = [text or "" for text in texts]
+        rows = self._embed(filled, query) if filled else np.zeros((0, self.d))
+        has_text = np.array([bool(text.strip()) for text in filled], bool)
+        embedded: NDArray[np.float32] = unit(rows * has_text[:, None]).astype(np.float32)
         return embedded
 
     @abstractmethod
@@ -43,7 +47,8 @@ class Encoder(ABC):
 
     @property
     @abstractmethod
-    def options(self) -> Mapping[str, Any]: ...
+    def options(self) -> Mapping[str, Any]:
+        """Plain values that `restore` takes."""
 
     @property
     def arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -51,10 +56,12 @@ class Encoder(ABC):
 
     @classmethod
     @abstractmethod
-    def restore(cls, options: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Encoder: ...
+    def restore(cls, options: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Encoder:
+        """The encoder that had these options and arrays."""
 
     def save(self, path: str | Path) -> Path:
-        """Write the encoder as a folder, whole or not at all."""
-        from .store import save
-
-        return save(self, Path(path))
+        """Write the encoder as a folder, completely or not at all."""
+        facts = {"kind": self.kind, "options": dict(self.options)}
+        arrays = {**self.arrays, "probe": self.embed([PROBE])}
+        FORMAT.write(Path(path), facts, arrays)
+        return Path(path)

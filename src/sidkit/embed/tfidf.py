@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError, StoreError
 from .encoder import Encoder
-from .text import directions, tfidf, words
+from .text import directions, tfidf
+from .words import words
 
 __all__ = ["TfIdf"]
 

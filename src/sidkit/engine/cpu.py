@@ -27,7 +27,7 @@ SMALL = 1 << 22  # multiplications below which a matrix product may take another
 
 
 @dataclass(frozen=True, eq=False)
-class Book:
+class CpuCodebook:
     """A codebook ready for scoring: score(x, j) = x . rows[j] + offset[j].
 
     cosine: rows of length one, no offset, so the score is |x| cos(x, c).
@@ -43,17 +43,17 @@ class Book:
         return len(self.rows)
 
 
-def book(centroids: Floats, metric: str, x: Floats, bonus: Floats | None = None) -> Book:
+def book(centroids: Floats, metric: str, x: Floats, bonus: Floats | None = None) -> CpuCodebook:
     """Centroids (K, d) made ready to score rows of x's dtype; a bonus (K,) is added to euclidean scores."""
     exact = np.asarray(centroids, np.float64)
     if metric == "cosine":
         exact = unit(exact)
-        return Book(exact.astype(x.dtype), None, exact, np.zeros(len(exact)))
+        return CpuCodebook(exact.astype(x.dtype), None, exact, np.zeros(len(exact)))
     half = -0.5 * squared_length(exact)[:, 0] + (0.0 if bonus is None else bonus)
-    return Book(exact.astype(x.dtype), half.astype(x.dtype), exact, half)
+    return CpuCodebook(exact.astype(x.dtype), half.astype(x.dtype), exact, half)
 
 
-def top(x: Floats, book: Book, k: int) -> tuple[Codes, Floats]:
+def top(x: Floats, book: CpuCodebook, k: int) -> tuple[Codes, Floats]:
     """The k best codewords of every row and their scores, best first: (n, k), (n, k)."""
     if native.ready(x, k):
         return native.top(x, book, k)
@@ -69,7 +69,7 @@ def top(x: Floats, book: Book, k: int) -> tuple[Codes, Floats]:
     return index, score
 
 
-def nearest(x: Floats, book: Book) -> Codes:
+def nearest(x: Floats, book: CpuCodebook) -> Codes:
     """The best codeword of every row: (n,).
 
     Winners ahead by less than rounding error are settled in float64, lowest index first, so that a row gets the
@@ -90,7 +90,7 @@ def nearest(x: Floats, book: Book) -> Codes:
 
 
 def soft_sums(
-    x: Floats, book: Book, k: int, beta: float, scale: float, precision: str = "fp32", skip_zero: bool = False
+    x: Floats, book: CpuCodebook, k: int, beta: float, scale: float, precision: str = "fp32", skip_zero: bool = False
 ) -> tuple[NDArray[np.float64], ...]:
     """One fitting pass: mass (K,) and sums (K, d) of softly assigned rows, and the best similarities summed (1,).
 
@@ -112,7 +112,7 @@ def soft_sums(
     return mass, total, similarity[:, 0].sum(keepdims=True)
 
 
-def _exact_top(x: Floats, book: Book, k: int) -> tuple[Codes, NDArray[np.float64]]:
+def _exact_top(x: Floats, book: CpuCodebook, k: int) -> tuple[Codes, NDArray[np.float64]]:
     """The k best codewords of every row and their scores in float64, chosen by these among one more: (n, k), (n, k).
 
     So a fit comes to the same codebooks with the compiled kernels and without them.
@@ -156,7 +156,7 @@ def column_sums(x: Floats) -> NDArray[np.float64]:
     return total
 
 
-def rounding(x: Floats, book: Book) -> Floats:
+def rounding(x: Floats, book: CpuCodebook) -> Floats:
     """How far two computed scores of a row may stand from the true ones, together: (n,).
 
     The classical bound for a d-term sum, 2 (d + 4) u (|x| max|c| + max|offset|).
@@ -168,7 +168,7 @@ def rounding(x: Floats, book: Book) -> Floats:
     return slack
 
 
-def _settle(x: Floats, near: NDArray[np.bool_], book: Book) -> Codes:
+def _settle(x: Floats, near: NDArray[np.bool_], book: CpuCodebook) -> Codes:
     """The best of the near codewords of every row, scored in float64 in a fixed order of additions."""
     row, code = np.nonzero(near)
     score = np.empty(len(row))
@@ -182,7 +182,7 @@ def _settle(x: Floats, near: NDArray[np.bool_], book: Book) -> Codes:
     return code[order][first].astype(np.int32)
 
 
-def _scored(x: Floats, book: Book) -> Iterator[tuple[slice, Floats]]:
+def _scored(x: Floats, book: CpuCodebook) -> Iterator[tuple[slice, Floats]]:
     """(rows, scores) block by block; the scores may be overwritten."""
     least = min(BLOCK, max(64, SMALL // book.rows.size))
     buffer = np.empty((min(BLOCK, max(len(x), least)), len(book)), x.dtype)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..data.items import match, text_column
 from ..errors import InputError
+from ..files.address import Location
 from ..geometry import unit
 from ..progress import Progress, Silent
 from ..rows.checks import require_good_rows
@@ -37,7 +38,7 @@ class Side:
     """One table of SIDs: codes and the tree of their prefixes.
 
     rows       the catalogue's row of each of its items
-    position   the way back: where a row stands in codes, -1 where this table does not know the item
+    position   the inverse: the index of a row in codes, -1 where this table does not have the item
     """
 
     key: str
@@ -46,22 +47,28 @@ class Side:
     sizes: tuple[int, ...]
     rows: Integers
     position: Integers
-    template: Template = TEMPLATES["letters"]  # how its file writes them
+    template: Template = TEMPLATES["letters"]  # of its file
 
     @cached_property
     def tree(self) -> Tree:
         return Tree(self.codes, self.sizes, self.rows)
 
     @cached_property
-    def _words(self) -> list[list[str]]:
-        return [TEMPLATES["letters"].words(level, size) for level, size in enumerate(self.sizes)]
+    def _tokens(self) -> list[list[str]]:
+        return [self.template.words(level, size) for level, size in enumerate(self.sizes)]
 
     def token(self, level: int, code: int) -> str:
-        return self._words[level][code]
+        """A token as its file writes it: <b_3> for code 3 of level 1 (from 0)."""
+        return self._tokens[level][code]
 
     def sid(self, codes: Sequence[int]) -> str:
-        """<a_12><b_3> for (12, 3)."""
-        return "".join(self.token(level, int(code)) for level, code in enumerate(codes))
+        """A SID or a prefix as its file writes it: <a_12><b_3> for (12, 3)."""
+        return self.template.write_prefix(codes, len(self.sizes))
+
+    def rest(self, codes: Sequence[int], known: int) -> str:
+        """A SID without its first tokens, `known` of them, which the page shows already."""
+        tokens = [self.token(level, code) for level, code in enumerate(codes)]
+        return self.template.between.join(tokens[known:]) if known else self.sid(codes)
 
     def codes_of(self, row: int) -> list[int] | None:
         at = int(self.position[row])
@@ -76,7 +83,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Everything a page can show. ids are strings; texts and vectors are None where they were not given."""
+    """All that a page can show. ids are strings; texts and vectors are None where not given."""
 
     ids: Any
     sides: dict[str, Side]
@@ -96,14 +103,14 @@ class Catalogue:
 
 
 def read(
-    sids: Path,
-    compare: Path | None = None,
-    items: Path | None = None,
+    sids: Location,
+    compare: Location | None = None,
+    items: Location | None = None,
     text: str = "title",
     vectors: Source | None = None,
     progress: Progress | None = None,
 ) -> Catalogue:
-    """Read and index it all; about six seconds for a million items with titles."""
+    """Read and index all files; about six seconds for a million items with titles."""
     progress = progress or Silent()
     paths = {"a": sids} | ({"b": compare} if compare else {})
     progress.start("read", len(paths))
@@ -128,16 +135,16 @@ def read(
     progress.start("index", len(ids))
     words = Words(texts) if texts is not None else None
     for side in sides.values():
-        side.tree  # noqa: B018  built now, not while somebody waits
+        side.tree  # noqa: B018  built now, not at the first request
     progress.advance(len(ids))
     return Catalogue(ids, sides, texts, words, _aligned(vectors, ids, progress) if vectors is not None else None)
 
 
-def _names(paths: dict[str, Path]) -> dict[str, str]:
-    """The shortest ends of the paths that tell them apart."""
-    whole = {key: path.resolve().parts for key, path in paths.items()}
-    for length in range(1, max(map(len, whole.values()))):
-        names = {key: "/".join(parts[-length:]) for key, parts in whole.items()}
+def _names(paths: dict[str, Location]) -> dict[str, str]:
+    """The shortest ends of the paths that differ."""
+    parts_of = {key: Path(str(path)).resolve().parts for key, path in paths.items()}
+    for length in range(1, max(map(len, parts_of.values()))):
+        names = {key: "/".join(parts[-length:]) for key, parts in parts_of.items()}
         if len(set(names.values())) == len(names):
             return names
     return {key: f"{key}: {path}" for key, path in paths.items()}
@@ -151,7 +158,7 @@ def _side(key: str, name: str, table: SidTable, ids: Any) -> Side:
 
 
 def _aligned(source: Source, ids: Any, progress: Progress) -> NDArray[np.float32]:
-    """The vectors of the rows, scaled to length one; zeros where there is none."""
+    """The vectors of the rows, scaled to length one; zeros where a row has none."""
     rows = match(_strings(source.ids), ids)  # type: ignore[attr-defined]
     if not (rows >= 0).any():
         raise InputError("no item of the semantic IDs has an embedding; are these the same ids?")
@@ -160,10 +167,10 @@ def _aligned(source: Source, ids: Any, progress: Progress) -> NDArray[np.float32
     start = 0
     for chunk in source.chunks(1 << 14):
         at = rows[start : start + len(chunk)]
-        mine = chunk[at >= 0].astype(np.float32, copy=False)
-        if not np.isfinite(mine).all():
+        known = chunk[at >= 0].astype(np.float32, copy=False)
+        if not np.isfinite(known).all():
             require_good_rows(source)
-        vectors[at[at >= 0]] = unit(mine)
+        vectors[at[at >= 0]] = unit(known)
         start += len(chunk)
         progress.advance(len(chunk))
     return vectors

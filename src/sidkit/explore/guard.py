@@ -1,7 +1,7 @@
 """Who may ask, and what a browser may do with the answers.
 
-On a loopback address anybody on this machine may ask, but only by a name of this machine: a page elsewhere that points
-its own name here (DNS rebinding) is refused. On any other address a token is needed, once in the URL, then as a cookie.
+On a loopback address anybody on this machine may ask, but only by a name of this machine: a foreign page whose host
+name points here (DNS rebinding) is refused. On any other address a token is needed, once in the URL, then as a cookie.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Whether an address can be reached from this machine only."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -42,7 +42,7 @@ def new_token() -> str:
 
 
 class Guard:
-    """Around an ASGI application: refuses strangers and adds the headers. token None: loopback, names checked."""
+    """Wraps an ASGI application: refuses strangers and adds headers. Without a token, host names are checked."""
 
     def __init__(self, app: Any, token: str | None) -> None:
         self.app, self.token = app, token

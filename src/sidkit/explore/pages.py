@@ -1,4 +1,4 @@
-"""What the explorer answers: plain values, never more than a page of them."""
+"""The explorer's answers: plain values, never more than a page of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..sids.template import read_sid
 from .catalogue import Catalogue, Side
-from .parts import Integers, Missing, Parts, page_of, paged
-from .prefixes import beside, members, node
+from .lookup import Integers, Lookup, Missing, page_of, paged
+from .prefixes import counterpart, members, node
 
 __all__ = ["Missing", "Pages"]
 
@@ -23,13 +23,13 @@ NEAREST, SURPRISES = 100, 10
 
 
 class Pages:
-    """The answers about one catalogue; the costly ones are remembered."""
+    """The answers about one catalogue; the costly ones are cached."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self.catalogue, self.parts = catalogue, Parts(catalogue)
-        self.node = lru_cache(512)(partial(node, self.parts))
-        self.beside = lru_cache(64)(partial(beside, self.parts))
-        self.members = partial(members, self.parts)
+        self.catalogue, self.lookup = catalogue, Lookup(catalogue)
+        self.node = lru_cache(512)(partial(node, self.lookup))
+        self.counterpart = lru_cache(64)(partial(counterpart, self.lookup))
+        self.members = partial(members, self.lookup)
 
     def about(self) -> dict[str, Any]:
         sides = [
@@ -45,8 +45,8 @@ class Pages:
         }
 
     def item(self, item: str) -> dict[str, Any]:
-        """An item, its SID on every side, and what each token of it says."""
-        row = self.parts.row(item)
+        """An item, its SID on every side, and the words that each token adds."""
+        row = self.lookup.row(item)
         sides = {}
         for side in self.catalogue.sides.values():
             codes = side.codes_of(row)
@@ -54,11 +54,11 @@ class Pages:
                 sides[side.key] = {"sid": side.sid(codes), "prefix": codes, "path": self._explained(side, codes)}
         if len(sides) == 2:
             self._count_together(sides)
-        return {"id": item, "text": self.parts.text(row), "sides": sides, "near": self.catalogue.vectors is not None}
+        return {"id": item, "text": self.lookup.text(row), "sides": sides, "near": self.catalogue.vectors is not None}
 
     def near(self, item: str, key: str) -> dict[str, Any]:
         """Items near by embedding but far by SID, and near by SID but far by embedding."""
-        row, side, vectors = self.parts.row(item), self.parts.side(key), self.catalogue.vectors
+        row, side, vectors = self.lookup.row(item), self.lookup.side(key), self.catalogue.vectors
         codes = side.codes_of(row)
         if vectors is None:
             raise Missing("there are no embeddings; start with --embeddings")
@@ -71,8 +71,8 @@ class Pages:
         mates = mates[(mates != row) & vectors[mates].any(axis=1)]
         odd = mates[np.argsort(cosine[mates], kind="stable")]
 
-        def listed(rows: Integers) -> list[dict[str, Any]]:
-            return [self.parts.item(int(r), side) | {"cosine": float(cosine[r])} for r in rows[:SURPRISES]]
+        def listed(rows: Integers, known: int = 0) -> list[dict[str, Any]]:
+            return [self.lookup.item(int(r), side, known) | {"cosine": float(cosine[r])} for r in rows[:SURPRISES]]
 
         return {
             "nearest": len(near),
@@ -80,37 +80,37 @@ class Pages:
             "apart": listed(near[shared == 0]),
             "mates": len(mates),
             "depth": depth,
-            "odd": listed(odd),
+            "odd": listed(odd, depth),
         }
 
     def search(self, query: str, page: int = 0) -> dict[str, Any]:
         """An item by its id, a prefix by its SID, items by words of their texts, else by the start of their ids."""
-        shown, query = self.catalogue, query.strip()
-        row = shown.row_of(query) if query else None
-        found = shown.words.find(query) if shown.words is not None else np.zeros(0, np.int64)
-        if query and not len(found):
-            found = np.flatnonzero(pc.starts_with(shown.ids, query).to_numpy(zero_copy_only=False))
-        listed = [self.parts.item(int(r)) for r in found[page_of(len(found), page, RESULTS)]]
+        catalogue, query = self.catalogue, query.strip()
+        row = catalogue.row_of(query) if query else None
+        rows = catalogue.words.find(query) if catalogue.words is not None else np.zeros(0, np.int64)
+        if query and not len(rows):
+            rows = np.flatnonzero(pc.starts_with(catalogue.ids, query).to_numpy(zero_copy_only=False))
+        listed = [self.lookup.item(int(r)) for r in rows[page_of(len(rows), page, RESULTS)]]
         return {
             "query": query,
-            "item": None if row is None else self.parts.item(row),
-            "prefixes": [step for side in shown.sides.values() for step in self._prefixes(side, query)],
-            **paged(len(found), page, RESULTS, listed),
+            "item": None if row is None else self.lookup.item(row),
+            "prefixes": [step for side in catalogue.sides.values() for step in self._prefixes(side, query)],
+            **paged(len(rows), page, RESULTS, listed),
         }
 
     def _explained(self, side: Side, codes: Sequence[int]) -> list[dict[str, Any]]:
-        """Every token of a SID, how many items are left after it, and the words it adds."""
-        told, above = [], side.tree.rows
+        """Every token of a SID, how many items share it so far, and the words it adds."""
+        steps, above = [], side.tree.rows
         for level in range(1, len(codes) + 1):
             rows = _rows(side, codes[:level])
-            told.append({**self.parts.step(side, codes[:level]), "words": self.parts.apart(rows, above)})
+            steps.append({**self.lookup.step(side, codes[:level]), "words": self.lookup.apart(rows, above)})
             above = rows
-        return told
+        return steps
 
-    def _count_together(self, told: dict[str, Any]) -> None:
-        """For every prefix on one side, how many of its items the other keeps together at the same depth."""
-        for step, other in zip(told["a"]["path"], told["b"]["path"], strict=False):
-            mine, theirs = (_rows(self.parts.side(k), s["prefix"]) for k, s in (("a", step), ("b", other)))
+    def _count_together(self, sides: dict[str, Any]) -> None:
+        """Adds to every prefix of one side how many of its items the other keeps together at the same depth."""
+        for step, other in zip(sides["a"]["path"], sides["b"]["path"], strict=False):
+            mine, theirs = (_rows(self.lookup.side(k), s["prefix"]) for k, s in (("a", step), ("b", other)))
             step["together"] = other["together"] = len(np.intersect1d(mine, theirs, assume_unique=True))
 
     def _mates(self, side: Side, codes: Sequence[int]) -> tuple[Integers, int]:
@@ -122,23 +122,23 @@ class Pages:
         return np.zeros(0, np.int64), 0
 
     def _prefixes(self, side: Side, query: str) -> list[dict[str, Any]]:
-        """The prefix that a text spells in any of the known forms, if some item has it."""
+        """The prefix that a text is, in any of the known forms, if an item has it."""
         try:
             prefix = read_sid(query, side.template)
         except InputError:
             return []
-        return [self.parts.step(side, prefix) | {"side": side.key}] if side.tree.span(prefix) else []
+        return [self.lookup.step(side, prefix) | {"side": side.key}] if side.tree.span(prefix) else []
 
 
 def _rows(side: Side, prefix: Sequence[int]) -> Integers:
     return side.tree.rows[slice(*(side.tree.span(prefix) or (0, 0)))]
 
 
-def _largest(values: NDArray[Any], without: int, many: int) -> Integers:
-    """The places of the largest values above -2, largest first, but for one place."""
+def _largest(values: NDArray[Any], without: int, count: int) -> Integers:
+    """The indices of the largest values above -2, largest first, without one index."""
     values[without] = -2.0
-    many = min(many, len(values) - 1)
-    top = np.argpartition(-values, many)[:many]
+    count = min(count, len(values) - 1)
+    top = np.argpartition(-values, count)[:count]
     top = top[values[top] > -2.0]
     ordered: Integers = top[np.argsort(-values[top], kind="stable")]
     return ordered

@@ -5,7 +5,7 @@
     /search         q, page
     /api/...        the same as JSON
 
-Pages are one document whose script asks the API. What is not there gets status 404, as a page and as JSON alike.
+All pages are one document whose script calls the API. What does not exist gets status 404, as a page and as JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PREFIX = re.compile(r"(\d{1,9}(-\d{1,9}){0,63})?", re.ASCII)
 
 
 def build(pages: Pages, token: str | None = None) -> Any:
-    """The application; token None is for loopback addresses."""
+    """The ASGI application; token None is for loopback addresses."""
     need("starlette", "explore", "sidkit explore")
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
@@ -56,8 +56,8 @@ def build(pages: Pages, token: str | None = None) -> Any:
         if isinstance(error, HTTPException) and error.status_code != 404:
             return JSONResponse({"error": error.detail}, error.status_code)
         if request.url.path.startswith(("/api/", "/static/")):
-            said = str(error) if isinstance(error, Missing) else f"there is nothing at {request.url.path}"
-            return JSONResponse({"error": said}, 404)
+            message = str(error) if isinstance(error, Missing) else f"there is nothing at {request.url.path}"
+            return JSONResponse({"error": message}, 404)
         return FileResponse(STATIC / "index.html", 404)
 
     answers = _answers(pages)
@@ -72,43 +72,43 @@ def build(pages: Pages, token: str | None = None) -> Any:
 
 
 def _answers(pages: Pages) -> dict[str, Callable[[Any], Any]]:
-    def key(asked: Any) -> str:
-        return str(asked.get("t", "a"))
+    def key(query: Any) -> str:
+        return str(query.get("t", "a"))
 
-    def order(asked: Any) -> str:
-        given = str(asked.get("sort", "items"))
+    def order(query: Any) -> str:
+        given = str(query.get("sort", "items"))
         if given not in ("items", "token"):
             raise Missing(f"branches are sorted by items or token, not by {given!r}")
         return given
 
     return {
-        "about": lambda asked: pages.about(),
-        "node": lambda asked: pages.node(key(asked), _prefix(asked), _number(asked), order(asked)),
-        "members": lambda asked: pages.members(key(asked), _prefix(asked), _number(asked)),
-        "beside": lambda asked: pages.beside(key(asked), _prefix(asked)),
-        "item": lambda asked: pages.item(str(asked.get("id", ""))),
-        "near": lambda asked: pages.near(str(asked.get("id", "")), key(asked)),
-        "search": lambda asked: pages.search(str(asked.get("q", ""))[:500], _number(asked)),
+        "about": lambda query: pages.about(),
+        "node": lambda query: pages.node(key(query), _prefix(query), _number(query), order(query)),
+        "members": lambda query: pages.members(key(query), _prefix(query), _number(query)),
+        "counterpart": lambda query: pages.counterpart(key(query), _prefix(query)),
+        "item": lambda query: pages.item(str(query.get("id", ""))),
+        "near": lambda query: pages.near(str(query.get("id", "")), key(query)),
+        "search": lambda query: pages.search(str(query.get("q", ""))[:500], _number(query)),
     }
 
 
-def _prefix(asked: Any) -> tuple[int, ...]:
-    text = str(asked.get("p", ""))
+def _prefix(query: Any) -> tuple[int, ...]:
+    text = str(query.get("p", ""))
     if not PREFIX.fullmatch(text):
         raise Missing(f"{text[:100]!r} is no prefix; write the codes as 12-3-77")
     return tuple(int(code) for code in text.split("-")) if text else ()
 
 
-def _number(asked: Any) -> int:
-    """The page asked for, from 0; addresses count from 1."""
-    text = str(asked.get("page", "1"))
+def _number(query: Any) -> int:
+    """The page number, from 0; addresses count from 1."""
+    text = str(query.get("page", "1"))
     if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
         raise Missing(f"{text[:100]!r} is no page")
     return int(text) - 1
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A socket that listens at the address; without a port, at the usual one or the next that is free."""
+    """A socket that listens at the address; without a port, at PORT or the next that is free."""
     for candidate in [port] if port is not None else range(PORT, PORT + 50):
         listener = None
         try:

@@ -1,77 +1,174 @@
-"""One folder format: plain facts as JSON, arrays as safetensors, and their digests."""
+"""The one folder format: a JSON config, tensors as safetensors, and the SHA-256 of both.
+
+    config, arrays = FORMAT.read(folder)
+
+Tokenizers, encoders and checkpoints are such folders; each names its files in a `FolderFormat`. Reading trusts nothing:
+sizes, keys, types and both checksums are verified, links that leave the folder are refused, and nothing in a file is
+ever executed. Every error names the file.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load as read_arrays
-from safetensors.numpy import save as write_arrays
+from safetensors.numpy import load as parse_tensors
+from safetensors.numpy import save as serialize_tensors
 
-from ..errors import StoreError
+from ..errors import StoreError, did_you_mean
 from .atomic import replace_folder
 
-__all__ = ["read_state", "require_array", "write_state"]
+__all__ = ["FolderFormat", "config_digest", "file_inside", "read_json", "require_array", "require_short_header"]
 
+HEADER_LIMIT = CONFIG_LIMIT = 1 << 20  # bytes
 VERSION = 1
-FACTS, ARRAYS = "state.json", "state.safetensors"
+
+Arrays = dict[str, NDArray[Any]]
 
 
-def write_state(
-    place: Path,
-    kind: str,
-    state: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    names: tuple[str, str] = (FACTS, ARRAYS),
-) -> None:
-    """Plain facts and arrays as a folder of two files with checksums, replaced whole or not at all."""
-    data = write_arrays({name: np.array(array, order="C") for name, array in arrays.items()})
-    kept = {"format": kind, "version": VERSION, **state, "arrays_sha256": hashlib.sha256(data).hexdigest()}
-    kept["sha256"] = _digest(kept)
-    with replace_folder(place) as folder:
-        (folder / names[1]).write_bytes(data)
-        (folder / names[0]).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+@dataclass(frozen=True)
+class FolderFormat:
+    """How one kind of folder is written.
+
+    name      the value of "format" in its config
+    noun      what messages call such a folder, and advice how they end
+    fields    the keys that its config has besides those written here, and their types; other keys are errors
+    limit     bytes that its config may have
+    """
+
+    name: str
+    noun: str
+    advice: str
+    fields: Mapping[str, type] = field(hash=False)
+    config: str = "config.json"
+    tensors: str = "model.safetensors"
+    tensors_digest: str = "arrays_sha256"  # the config's key of the digest of the tensors
+    limit: int = CONFIG_LIMIT
+
+    def write(
+        self,
+        path: Path,
+        values: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
+        """Replace the folder in one step; texts are further files, without a checksum."""
+        data = serialize_tensors({name: np.array(array, order="C") for name, array in arrays.items()})
+        digest = hashlib.sha256(data).hexdigest()
+        config = {"format": self.name, "version": VERSION, **values, self.tensors_digest: digest}
+        config["sha256"] = config_digest(config)
+        with replace_folder(path) as folder:
+            (folder / self.tensors).write_bytes(data)
+            (folder / self.config).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+            for name, text in (texts or {}).items():
+                (folder / name).write_text(text, encoding="utf-8")
+
+    def read(self, path: Path) -> tuple[dict[str, Any], Arrays]:
+        """The config and the arrays, checked."""
+        config = self.read_config(path)
+        return config, self._read_tensors(path, config[self.tensors_digest])
+
+    def read_config(self, path: Path) -> dict[str, Any]:
+        """The config alone, checked."""
+        file = file_inside(path, self.config, self.advice)
+        config = read_json(file, self.advice, self.limit)
+        if not isinstance(config, dict) or config.get("format") != self.name:
+            raise StoreError(f"{file} does not describe a sidkit {self.noun} (no format {self.name!r}); {self.advice}")
+        if config.get("version") != VERSION:
+            version = config.get("version")
+            raise StoreError(
+                f"{file} has format version {version!r}; this sidkit reads version {VERSION}; {self.advice}"
+            )
+        self._require_keys(file, config)
+        content = {key: value for key, value in config.items() if key != "sha256"}
+        if config["sha256"] not in (config_digest(content), _spaced_digest(content)):
+            raise StoreError(f"{file} was changed after it was written (its checksum differs); {self.advice}")
+        for key, kind in self.fields.items():
+            if type(config[key]) is not kind:
+                raise StoreError(f"{file}: {key} must be {kind.__name__}")
+        return config
+
+    def _require_keys(self, file: Path, config: Mapping[str, Any]) -> None:
+        known = {"format", "version", *self.fields, self.tensors_digest, "sha256"}
+        for key in config:
+            if key not in known:
+                raise StoreError(f"{file}: unknown key {key!r}{did_you_mean(key, known)}; {self.advice}")
+        missing = sorted(known - set(config))
+        if missing:
+            raise StoreError(f"{file}: missing {', '.join(missing)}; {self.advice}")
+
+    def _read_tensors(self, path: Path, digest: str) -> Arrays:
+        file = file_inside(path, self.tensors, self.advice)
+        require_short_header(file, self.advice)
+        data = file.read_bytes()
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise StoreError(f"{file} is damaged: its SHA-256 is not the one in {self.config}; {self.advice}")
+        try:
+            arrays: Arrays = parse_tensors(data)
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{file} is damaged: no valid safetensors file ({error}); {self.advice}") from error
+        return arrays
 
 
-def read_state(
-    place: Path, kind: str, noun: str, advice: str, names: tuple[str, str] = (FACTS, ARRAYS)
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What `write_state` wrote, checked; damage is an error that calls it by its noun and ends with the advice."""
+def file_inside(folder: Path, name: str, advice: str) -> Path:
+    """A file of the folder that exists and does not lead out of it."""
+    file = folder / name
+    if not file.is_file():
+        raise StoreError(f"{folder} holds no {name}; {advice}")
+    if file.resolve().parent != folder.resolve():
+        raise StoreError(f"{file} is a link that leads out of the folder; {advice}")
+    return file
+
+
+def read_json(file: Path, advice: str, limit: int = CONFIG_LIMIT) -> Any:
+    """The value of a JSON file of at most `limit` bytes."""
     try:
-        state = json.loads((place / names[0]).read_text(encoding="utf-8"))
-        data = (place / names[1]).read_bytes()
-    except (OSError, ValueError) as error:
-        raise StoreError(f"the {noun} {place} cannot be read ({error}); {advice}") from error
-    if not isinstance(state, dict) or (state.get("format"), state.get("version")) != (kind, VERSION):
-        raise StoreError(f"{place} is no {noun} that this sidkit reads; {advice}")
-    if state.pop("sha256", None) != _digest(state):
-        raise StoreError(f"the {noun} {place} is damaged: {names[0]} fails its SHA-256; {advice}")
-    if hashlib.sha256(data).hexdigest() != state.get("arrays_sha256"):
-        raise StoreError(f"the {noun} {place} is damaged: its arrays fail their SHA-256; {advice}")
-    try:
-        return state, read_arrays(data)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"the {noun} {place} is damaged: {error}; {advice}") from error
+        size = file.stat().st_size
+        if size > limit:
+            raise StoreError(f"{file} has {size} bytes; at most {limit} are read; {advice}")
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{file} cannot be read as JSON: {error}; {advice}") from error
 
 
-def _digest(state: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+def require_short_header(file: Path, advice: str) -> None:
+    """An error unless a safetensors file is as long as it announces, and its header short enough to parse."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        header = int.from_bytes(stream.read(8), "little")
+    if size < 8 or header > min(HEADER_LIMIT, size - 8):
+        raise StoreError(f"{file} is damaged: it is truncated, or its header is over {HEADER_LIMIT} bytes; {advice}")
 
 
-def require_array(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
-    """The stored array of that name, if it is there, of that shape (None: any length) and finite."""
+def require_array(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...], kind: str = "f"
+) -> NDArray[Any]:
+    """The stored array of that name, if it exists, has that shape (None: any length) and dtype kind, and is finite."""
     if name not in arrays:
-        raise StoreError(f"the weights hold no tensor {name!r} (found: {', '.join(sorted(arrays)) or 'none'})")
+        raise StoreError(f"the weights hold no tensor {name!r} (they hold: {', '.join(sorted(arrays)) or 'none'})")
     a = arrays[name]
     if len(a.shape) != len(shape) or any(want not in (None, got) for got, want in zip(a.shape, shape, strict=True)):
         wanted = "(" + ", ".join("*" if n is None else str(n) for n in shape) + ")"
         raise StoreError(f"tensor {name!r} has shape {a.shape}, expected {wanted}")
-    if a.dtype.kind == "f" and not np.isfinite(a).all():
+    if a.dtype.kind != kind:
+        raise StoreError(f"tensor {name!r} has dtype {a.dtype}, expected {'integers' if kind == 'i' else 'floats'}")
+    if kind == "f" and not np.isfinite(a).all():
         raise StoreError(f"tensor {name!r} holds NaN or infinity")
     return a
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """SHA-256 of a config, whatever its order and layout."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _spaced_digest(config: Mapping[str, Any]) -> str:
+    """The digest as checkpoints and encoders had it in their first version."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()

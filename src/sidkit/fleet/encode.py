@@ -1,122 +1,51 @@
-"""One file of embeddings in, one file of semantic IDs out, with a note in it of what it was made from."""
+"""All files of rows on a cluster encoded, each by one worker."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import pyarrow.parquet as pq
-
-from ..data.embeddings import Embeddings, open_embeddings, without
-from ..data.formats.parquet_file import empty_ids
-from ..data.listing import is_parquet
+from ..data.embeddings import Without
+from ..data.formats.parquet import ParquetEmbeddings
 from ..errors import InputError
-from ..files.address import Location, for_arrow, replacing
-from ..progress import Progress
-from ..rows.checks import find_bad_rows
-from ..sids.table import SidTable
-from ..tokenizer.windows import identity_of
+from ..files.address import Location, locate
+from .encode_task import encode_tasks, without_fitted_rows
+from .task import Task
 
 if TYPE_CHECKING:
     from ..tokenizer.tokenizer import FittedTokenizer
+    from .rows import RayRows
 
-__all__ = ["Order", "encode_file", "orders", "sent"]
-
-NOTE = "sidkit.made_from"
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to encode, and where to."""
-
-    path: Location
-    target: Location
-    id_column: str | None
-    column: str | None
-    template: str
-    drop: bool  # bad rows are left out and listed, or an error
-    mark: str  # of the tokenizer, the template and the file
+__all__ = ["Encoded", "encode_files"]
 
 
-def orders(
-    fitted: FittedTokenizer,
-    paths: Sequence[Location],
-    output: Location,
-    template: str,
-    columns: tuple[str | None, str | None],
-    drop: bool,
-) -> list[Order]:
-    """One for every file. Outputs have the names of the inputs, under the folder that is common to all of these."""
-    whole = identity_of(fitted, "") + template + "drop" * drop
-    if len(paths) == 1 and output.suffix == ".parquet":
-        targets: list[Location] = [output]
-    else:
-        targets = _under(paths, output)
-    return [
-        Order(path, target, *columns, template, drop, _mark(whole, path))
-        for path, target in zip(paths, targets, strict=True)
+class Encoded(NamedTuple):
+    """What `RayRows.encode` did: the files, their rows, and how many of the files were there already."""
+
+    files: tuple[Location, ...]
+    rows: int
+    kept: int
+
+
+def encode_files(
+    rows: RayRows, fitted: FittedTokenizer, output: str | os.PathLike[str], template: str, drop: bool
+) -> Encoded:
+    """Write the semantic IDs of every file of the rows (`RayRows.encode`)."""
+    if rows.shape[1] != fitted.d:
+        raise InputError(f"this tokenizer was fitted on {fitted.d}-dimensional rows; these have {rows.shape[1]}")
+    files = encode_tasks(fitted, rows.files, locate(output), template, rows.columns, drop)
+    length = _rows_by_file(rows.source)
+    tasks = [
+        Task("encode", payload=file, rows=length.get(file.path, 0), label=f"encoding {file.path}") for file in files
     ]
+    rows.progress.start("encode", sum(length.values()))
+    results = rows.pool.values(tasks, without_fitted_rows(fitted), rows.progress)
+    return Encoded(tuple(file.target for file in files), sum(n for n, _ in results), sum(kept for _, kept in results))
 
 
-def sent(fitted: FittedTokenizer) -> FittedTokenizer:
-    """The tokenizer without the rows it was fitted on."""
-    return replace(fitted, fitted_rows=None)
-
-
-def encode_file(order: Order, fitted: FittedTokenizer, device: str, progress: Progress) -> tuple[int, bool]:
-    """Write the semantic IDs of a file, unless they are there: how many, and whether they were."""
-    known = _rows_if_done(order)
-    if known is not None:
-        return known, True
-    ids = empty_ids(order.path, order.id_column) if is_parquet(order.path) else None
-    if ids is not None:
-        table = SidTable(ids, np.empty((0, len(fitted.sizes)), np.int32), fitted.sizes)
-    else:
-        source = _good(order, open_embeddings(order.path, order.id_column, order.column))
-        table = SidTable(source.ids, fitted.encode(source, device=device, progress=progress), fitted.sizes)
-    table.to_parquet(order.target, order.template, {NOTE: order.mark})
-    return len(table), False
-
-
-def _good(order: Order, source: Embeddings) -> Embeddings:
-    """The source without its bad rows, these listed beside the output, if so ordered."""
-    bad = find_bad_rows(source) if order.drop else {}
-    if not bad:
-        return source
-    with replacing(order.target.parent / f"{order.target.stem}.bad-rows.tsv") as temporary:
-        lines = (f"{row}\t{source.ids[row].as_py()}\t{why}\n" for row, why in bad.items())
-        temporary.write_text("row\tid\treason\n" + "".join(lines), encoding="utf-8")
-    return without(source, sorted(bad))
-
-
-def _under(paths: Sequence[Location], folder: Location) -> list[Location]:
-    common = paths[0].parent
-    while not all(str(path).startswith(f"{str(common).rstrip('/')}/") for path in paths):
-        common = common.parent
-    inner: Any = [path.relative_to(common) for path in paths]  # type: ignore[arg-type]
-    named: list[Location] = [folder / str(path.with_suffix(".parquet")) for path in inner]
-    if len(set(named)) < len(named):
-        raise InputError("two files would become one: their names differ in the ending alone; rename one")
-    return named
-
-
-def _mark(whole: str, path: Location) -> str:
-    status = path.stat()
-    told = f"{whole}\0{path.name}\0{status.st_size}\0{int(status.st_mtime)}"
-    return hashlib.sha256(told.encode()).hexdigest()
-
-
-def _rows_if_done(order: Order) -> int | None:
-    """How many rows the output has, if it was made from this file by this tokenizer; else None."""
-    if isinstance(order.target, Path) and not order.target.is_file():
-        return None
-    try:
-        with pq.ParquetFile(for_arrow(order.target)) as file:
-            notes, rows = file.schema_arrow.metadata or {}, file.metadata.num_rows
-    except (OSError, ValueError):
-        return None
-    return rows if notes.get(NOTE.encode()) == order.mark.encode() else None
+def _rows_by_file(source: Any) -> dict[Location, int]:
+    if isinstance(source, Without):
+        return _rows_by_file(source.source)
+    if isinstance(source, ParquetEmbeddings):
+        return {part.path: part.rows for part in source.parts}
+    return {source.paths[0]: source.shape[0]}

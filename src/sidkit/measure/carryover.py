@@ -23,11 +23,11 @@ def carryover(fitted: FittedTokenizer, X: Any) -> dict[str, Any]:
 
         m = |alpha - rho| / |r - c|,   alpha = r.c / |c|,   rho = |c|
 
-    per_level    what subtracting the whole centroid would leave along it, at each level, as in the paper
-    passed_on    what the tokenizer's own rule leaves along it: |r'.c| / (|r'| |c|); zero for projection
+    per_level    per level, what subtracting the whole centroid would leave along it, as in the paper
+    passed_on    what the tokenizer's residual rule leaves along it: |r'.c| / (|r'| |c|); zero for projection
     isotropic    E|cos| of two random directions, for scale
 
-    Rows whose residual vanishes are left out of a level's mean.
+    Rows whose residual is zero are left out of a level's mean.
     """
     rows = as_rows(X)
     levels = []
@@ -48,7 +48,7 @@ def carryover(fitted: FittedTokenizer, X: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Emit:
-    """The first half of a stage: its tokens, and the rows as they came."""
+    """The first half of a stage: it appends the tokens and leaves the rows unchanged."""
 
     stage: Fitted
 
@@ -65,7 +65,7 @@ class _Emit:
 
 @dataclass(frozen=True)
 class _PassOn:
-    """The second half: no tokens, and the rows as the stage passes them on."""
+    """The second half: it appends no tokens and changes the rows as the stage does."""
 
     stage: Fitted
     sizes: tuple[int, ...] = ()
@@ -84,8 +84,8 @@ def _measure(stage: FittedLevel, x: Array, codes: Array) -> tuple[Any, ...]:
 
 
 def _share_along(left: Array, c: Array) -> tuple[Any, Any]:
-    """Sum over rows of |left.c| / (|left| |c|), and how many rows have such a ratio."""
+    """Sum over rows of |left.c| / (|left| |c|), and the number of rows where it is defined."""
     scale = (squared_length(left) * squared_length(c))[:, 0] ** 0.5
-    there = scale > 0
-    share = np.abs((left * c).sum(axis=-1))[there] / scale[there]
-    return np.array([share.sum(dtype=np.float64)]), np.array([float(there.sum())])
+    defined = scale > 0
+    share = np.abs((left * c).sum(axis=-1))[defined] / scale[defined]
+    return np.array([share.sum(dtype=np.float64)]), np.array([float(defined.sum())])

@@ -21,9 +21,9 @@ SHUFFLES = 5
 def purity(codes: Any, sizes: Sequence[int], labels: Sequence[str], seed: int = 0) -> dict[str, Any]:
     """How well each level's prefixes agree with labels; items whose label is '' or None are left out.
 
-    items_labelled, items_unlabelled, labels    how many
+    items_labelled, items_unlabelled, labels    how many there are
     purity               per level, items that have the commonest label of their prefix / items labelled
-    purity_chance        the same with the labels shuffled, the mean of a few shuffles: small groups are pure by chance
+    purity_chance        the same with the labels shuffled, mean of SHUFFLES: small groups are pure by chance
     nmi                  per level, 2 I(prefix; label) / (H(prefix) + H(label)), 0 to 1
     nmi_chance           with the labels shuffled
     nmi_adjusted         (nmi - nmi_chance) / (1 - nmi_chance): 0 for chance, 1 for the same grouping
@@ -31,21 +31,21 @@ def purity(codes: Any, sizes: Sequence[int], labels: Sequence[str], seed: int = 
     array = require_codes(codes, sizes)
     if len(labels) != len(array):
         raise InputError(f"{len(labels)} labels do not fit {len(array)} rows of codes")
-    there = np.array([label is not None and label != "" for label in labels])
-    if not there.any():
+    labelled = np.array([label is not None and label != "" for label in labels])
+    if not labelled.any():
         raise InputError("no item has a label; is the category column empty?")
-    names, label = np.unique(np.array([str(text) for text in labels])[there], return_inverse=True)
+    names, label = np.unique(np.array([str(text) for text in labels])[labelled], return_inverse=True)
     rng = np.random.default_rng(seed)
-    mixed = [rng.permutation(label) for _ in range(SHUFFLES)]
-    levels = [_level(number[there], label, mixed) for number in prefix_numbers(array, sizes)]
-    counts = {"items_labelled": len(label), "items_unlabelled": int((~there).sum()), "labels": len(names)}
+    shuffled = [rng.permutation(label) for _ in range(SHUFFLES)]
+    levels = [_level(number[labelled], label, shuffled) for number in prefix_numbers(array, sizes)]
+    counts = {"items_labelled": len(label), "items_unlabelled": int((~labelled).sum()), "labels": len(names)}
     return counts | {key: [level[key] for level in levels] for key in levels[0]}
 
 
-def _level(number: Integers, label: Integers, mixed: list[Integers]) -> dict[str, float]:
+def _level(number: Integers, label: Integers, shuffled: list[Integers]) -> dict[str, float]:
     group = np.unique(number, return_inverse=True)[1]
     pure, nmi = _agreement(group, label)
-    by_chance = np.mean([_agreement(group, other) for other in mixed], axis=0)
+    by_chance = np.mean([_agreement(group, other) for other in shuffled], axis=0)
     adjusted = (nmi - by_chance[1]) / (1 - by_chance[1]) if by_chance[1] < 1 else 0.0
     return {
         "purity": pure,

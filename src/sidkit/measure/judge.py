@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ __all__ = ["judge", "judge_counting", "judge_neighbours"]
 
 def judge(
     table: SidTable,
-    sequences: str | Path | None = None,
+    sequences: str | PathLike[str] | None = None,
     embeddings: Embeddings | None = None,
     categories: Sequence[str] | None = None,
     *,
@@ -36,36 +36,36 @@ def judge(
     held_out: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """What can be said with what is given: "behaviour", "counting", "neighbours" and "categories", each a dict.
+    """All that the inputs allow: "behaviour", "counting", "neighbours" and "categories", each a dict.
 
-    behaviour     `prefix_agreement`, from a Parquet file of sequences: of all their steps or, held_out, of those into
-                  the last two items of each, for SIDs that were made from the others (`sidkit blend`)
-    counting      `counted` and `counted_by_token` there, in validation; and users, those who have an item to be found
-                  (if anybody has)
+    behaviour     `prefix_agreement`, from a Parquet file of sequences: over all their steps or, with held_out, over
+                  those into the last two items of each, for SIDs that were made from the others (`sidkit blend`)
+    counting      `counted` and `counted_by_token` of the same sequences, in validation; and users, those who have an
+                  item to be found (left out if nobody has)
     neighbours    `neighbour_agreement`, from the items' vectors, joined by id; and items_without_vector
     categories    `purity` of whole category paths, one per item of the table
     """
-    found: dict[str, Any] = {"items": len(table), "sizes": list(table.sizes)}
+    facts: dict[str, Any] = {"items": len(table), "sizes": list(table.sizes)}
     if sequences is not None:
-        told = read_sequences(sequences, table.ids, sequence_column)
-        steps = told.known().tail(3) if held_out else told
-        found["behaviour"] = prefix_agreement(table.codes, table.sizes, steps, categories, separator)
-        counting = judge_counting(table, told, progress)
-        found |= {"counting": counting} if counting["users"] else {}
+        visits = read_sequences(sequences, table.ids, sequence_column)
+        judged = visits.known().tail(3) if held_out else visits
+        facts["behaviour"] = prefix_agreement(table.codes, table.sizes, judged, categories, separator)
+        counting = judge_counting(table, visits, progress)
+        facts |= {"counting": counting} if counting["users"] else {}
     if categories is not None:
-        found["categories"] = purity(table.codes, table.sizes, categories, seed)
+        facts["categories"] = purity(table.codes, table.sizes, categories, seed)
     if embeddings is not None:
-        found["neighbours"] = judge_neighbours(table, embeddings, neighbours, queries, seed, progress)
-    return found
+        facts["neighbours"] = judge_neighbours(table, embeddings, neighbours, queries, seed, progress)
+    return facts
 
 
 def judge_counting(table: SidTable, sequences: Sequences, progress: Progress | None = None) -> dict[str, Any]:
-    """What counting finds of the last item but one of every sequence: items, and SIDs by their first token."""
-    told = sequences.known()
+    """How well counting finds the last item but one of every sequence: as an item, and as a SID by its first token."""
+    known = sequences.known()
     return {
-        "users": len(held_out(told, "valid")[0]),
-        **counted(told, len(table), "valid"),
-        "by_first_token": counted_by_token(table.codes, table.sizes, told, progress=progress),
+        "users": len(held_out(known, "valid")[0]),
+        **counted(known, len(table), "valid"),
+        "by_first_token": counted_by_token(table.codes, table.sizes, known, progress=progress),
     }
 
 
@@ -86,5 +86,5 @@ def judge_neighbours(
         )
     source = without(embeddings, np.flatnonzero(rows < 0)) if (rows < 0).any() else embeddings
     rows = rows[rows >= 0]
-    found = neighbour_agreement(table.codes[rows], table.sizes, source, neighbours, queries, seed, progress)
-    return found | {"items_without_vector": len(table) - len(rows)}
+    figures = neighbour_agreement(table.codes[rows], table.sizes, source, neighbours, queries, seed, progress)
+    return figures | {"items_without_vector": len(table) - len(rows)}

@@ -33,21 +33,21 @@ def neighbour_agreement(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """How far the nearest items by embedding (cosine) are the nearest by code.
+    """Whether the nearest items by embedding (cosine) are the nearest by code.
 
     codes: (n, levels); vectors: (n, d), an array, a path or a Source, row i being the item of codes[i]. The search is
-    exact, for a draw of items, so every figure comes with the standard error of the draw (0 when all items are asked).
+    exact, for a sample of items, so every figure has the standard error of the sample (0 when it holds all items).
 
-    items, neighbours, queries    n, k and how many items were asked
-    share, share_error   per level, how many of an item's k nearest by embedding share its prefix, / k
-    chance               per level, the same for any other item, all alike
+    items, neighbours, queries    n, k and the size of the sample
+    share, share_error   per level, of an item's k nearest by embedding, those that share its prefix / k
+    chance               per level, the same for any other item, all equally likely
     lift                 share / chance
     most                 per level, the largest share that groups of these sizes allow: min(k, others in the group) / k
     above_chance         per level, (share - chance) / (most - chance): 0 for chance, 1 for the most; None where groups
                          leave nothing between the two. Unlike lift, it does not grow with the number of groups
     overlap, overlap_error
-                         how many of an item's k nearest by code are among its k nearest by embedding, / k. Nearest by
-                         code are those with the longest common prefix; among equals, the mean over all ways to choose
+                         of an item's k nearest by code, those among its k nearest by embedding / k. Nearest by code
+                         are those with the longest common prefix; ties give the mean over all choices
     overlap_chance       k / (n - 1)
     """
     array, source = require_codes(codes, sizes), as_source(vectors)
@@ -56,20 +56,22 @@ def neighbour_agreement(
         raise InputError(f"{source.shape[0]} vectors do not fit {n} rows of codes")
     if not 1 <= neighbours < n or queries < 1:
         raise SpecError(f"cannot find {neighbours} neighbours of {queries} items among {n} items")
-    asked = np.sort(np.random.default_rng(seed).choice(n, min(queries, n), replace=False))
-    near = nearest_rows(Checked(source), asked, neighbours, progress)
-    groups = prefix_numbers(array, sizes)
-    hits = np.stack([(group[near] == group[asked][:, None]).sum(axis=1) for group in groups])
+    query = np.sort(np.random.default_rng(seed).choice(n, min(queries, n), replace=False))
+    near = nearest_rows(Checked(source), query, neighbours, progress)
+    figures = _agreement(prefix_numbers(array, sizes), query, near)
+    return {"items": n, "neighbours": neighbours, "queries": len(query)} | figures
+
+
+def _agreement(groups: list[Integers], query: Integers, near: Integers) -> dict[str, Any]:
+    """The figures, from the prefix of every item per level, (n,), and the nearest rows of the queries, (queries, k)."""
+    n, k = len(groups[0]), near.shape[1]
+    hits = np.stack([(group[near] == group[query][:, None]).sum(axis=1) for group in groups])
     others = [_others(group) for group in groups]
-    room = np.stack([many[asked] for many in others])
-    chance = [float(many.mean() / (n - 1)) for many in others]
-    most = [float(np.minimum(many, neighbours).mean() / neighbours) for many in others]
-    shares = [_mean(hit / neighbours, n) for hit in hits]
-    overlap, overlap_error = _mean(_overlap(hits, room, neighbours, n), n)
+    chance = [float(other.mean() / (n - 1)) for other in others]
+    most = [float(np.minimum(other, k).mean() / k) for other in others]
+    shares = [_mean(hit / k, n) for hit in hits]
+    overlap, overlap_error = _mean(_overlap(hits, np.stack([other[query] for other in others]), k, n), n)
     return {
-        "items": n,
-        "neighbours": neighbours,
-        "queries": len(asked),
         "share": [share for share, _ in shares],
         "share_error": [error for _, error in shares],
         "chance": chance,
@@ -83,25 +85,25 @@ def neighbour_agreement(
         ],
         "overlap": overlap,
         "overlap_error": overlap_error,
-        "overlap_chance": neighbours / (n - 1),
+        "overlap_chance": k / (n - 1),
     }
 
 
-def nearest_rows(source: Source, asked: Integers, k: int, progress: Progress | None = None) -> Integers:
-    """The k rows nearest to each asked row by cosine, itself left out: (queries, k), best first.
+def nearest_rows(source: Source, query: Integers, k: int, progress: Progress | None = None) -> Integers:
+    """The k rows nearest to each query row by cosine, itself left out: (queries, k), best first.
 
-    Exact: rows are read a chunk at a time, each chunk a codebook that the asked rows are scored against.
+    Exact: rows are read a chunk at a time; the query rows are scored against each chunk as against a codebook.
     """
     report = progress or Silent()
-    x = unit(source.take(asked))
-    score = np.full((len(asked), 1), -np.inf, x.dtype)
-    index = np.full((len(asked), 1), -1, np.int64)
+    x = unit(source.take(query))
+    score = np.full((len(query), 1), -np.inf, x.dtype)
+    index = np.full((len(query), 1), -1, np.int64)
     report.start("neighbours", source.shape[0])
-    native.prepare(2.0 * len(asked) * source.shape[0] * source.shape[1])
+    native.prepare(2.0 * len(query) * source.shape[0] * source.shape[1])
     start, engine = 0, engine_of(x)
     for chunk in source.chunks(CHUNK):
         code, value = engine.top(x, engine.book(chunk, "cosine", x), min(k + 1, len(chunk)))
-        value = np.where(code + start == asked[:, None], -np.inf, value)
+        value = np.where(code + start == query[:, None], -np.inf, value)
         index, score = np.hstack([index, code + start]), np.hstack([score, value])
         best = np.argsort(-score, axis=1, kind="stable")[:, :k]
         index, score = np.take_along_axis(index, best, 1), np.take_along_axis(score, best, 1)
@@ -111,22 +113,23 @@ def nearest_rows(source: Source, asked: Integers, k: int, progress: Progress | N
 
 
 def _others(group: Integers) -> Integers:
-    """How many other items have an item's prefix."""
+    """Per item, how many other items have its prefix."""
     _, which, count = np.unique(group, return_inverse=True, return_counts=True)
     others: Integers = count[which] - 1
     return others
 
 
-def _overlap(hits: Integers, room: Integers, k: int, n: int) -> Floats:
-    """Per query, hits expected among the k items with the longest common prefix, / k; hits, room: (levels, queries).
+def _overlap(hits: Integers, others: Integers, k: int, n: int) -> Floats:
+    """Per query, the expected hits among the k items with the longest common prefix, / k.
 
-    Deeper levels fill the k places first; of a shell that does not fit whole, as many as there are places left.
+    hits: (levels, queries) nearest items that share the prefix; others: (levels, queries) all items that share it.
+    Items with a longer common prefix come first; of those at the last length, a random choice fills what is left of k.
     """
     shell_hits = -np.diff(np.vstack([np.full(hits.shape[1], k), hits, np.zeros_like(hits[:1])]), axis=0)[::-1]
-    shell_room = -np.diff(np.vstack([np.full(hits.shape[1], n - 1), room, np.zeros_like(room[:1])]), axis=0)[::-1]
-    filled = np.vstack([np.zeros_like(room[:1]), np.cumsum(shell_room, axis=0)[:-1]])
-    taken = np.clip(k - filled, 0, shell_room)
-    expected: Floats = (shell_hits * taken / np.maximum(shell_room, 1)).sum(axis=0) / k
+    shell_size = -np.diff(np.vstack([np.full(hits.shape[1], n - 1), others, np.zeros_like(others[:1])]), axis=0)[::-1]
+    filled = np.vstack([np.zeros_like(others[:1]), np.cumsum(shell_size, axis=0)[:-1]])
+    taken = np.clip(k - filled, 0, shell_size)
+    expected: Floats = (shell_hits * taken / np.maximum(shell_size, 1)).sum(axis=0) / k
     return expected
 
 

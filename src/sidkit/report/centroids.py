@@ -14,34 +14,34 @@ from ..errors import SpecError, need
 __all__ = ["METHODS", "joint_map"]
 
 METHODS = ("auto", "tsne", "pca")
-MOST = 1600  # centroids drawn in all
+MOST = 1600  # centroids drawn, of all codebooks together
 
 
 def joint_map(
     codebooks: Sequence[NDArray[Any]], method: str = "auto", seed: int = 0
 ) -> tuple[list[NDArray[np.float64]], str]:
-    """Per codebook its centroids' places on a plane, all found in one fit, and the name of the method.
+    """Per codebook, the points of its centroids on a plane, all from one fit; and the name of the method.
 
-    auto is t-SNE where scikit-learn is installed, else the first two principal components. Zero centroids are left out,
-    and of more than MOST centroids in all an even draw from each codebook is shown. No places when codebooks live in
-    spaces of different dimension.
+    auto is t-SNE where scikit-learn is installed, else the first two principal components. Zero centroids are left out;
+    of more than MOST centroids, a random sample is shown, the same number of each codebook. There are no points where
+    codebooks have different dimensions.
     """
     if method not in METHODS:
         raise SpecError(f"the map can be drawn by {', '.join(METHODS)}, not {method!r}")
     if len({book.shape[1] for book in codebooks}) != 1:
         return [], ""
     rng = np.random.default_rng(seed)
-    kept = [_some(np.asarray(book, np.float64), MOST // len(codebooks), rng) for book in codebooks]
-    together = np.concatenate(kept)
-    if len(together) < 3:
+    samples = [_sample(np.asarray(book, np.float64), MOST // len(codebooks), rng) for book in codebooks]
+    centroids = np.concatenate(samples)
+    if len(centroids) < 3:
         return [], ""
     by_tsne = method == "tsne" or (method == "auto" and find_spec("sklearn") is not None)
-    places = _tsne(together, seed) if by_tsne and len(together) >= 10 else _pca(together)
-    ends = np.cumsum([len(book) for book in kept])
-    return np.split(places, ends[:-1]), "t-SNE" if by_tsne else "PCA"
+    points = _tsne(centroids, seed) if by_tsne and len(centroids) >= 10 else _pca(centroids)
+    ends = np.cumsum([len(sample) for sample in samples])
+    return np.split(points, ends[:-1]), "t-SNE" if by_tsne else "PCA"
 
 
-def _some(book: NDArray[np.float64], most: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _sample(book: NDArray[np.float64], most: int, rng: np.random.Generator) -> NDArray[np.float64]:
     book = book[np.abs(book).sum(axis=1) > 0]
     return book if len(book) <= most else book[np.sort(rng.choice(len(book), most, replace=False))]
 
@@ -50,14 +50,14 @@ def _tsne(x: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     manifold = need("sklearn.manifold", "report", "the t-SNE map")
     threads = need("threadpoolctl", "report", "the t-SNE map")
     model = manifold.TSNE(perplexity=min(30.0, (len(x) - 1) / 3), init="pca", random_state=seed)
-    with threads.threadpool_limits(1):  # so few points do not fill two threads, and waiting threads cost
-        places = model.fit_transform(x)
-    return np.asarray(places, np.float64)
+    with threads.threadpool_limits(1):  # the points are too few for two threads, and waiting threads cost time
+        points = model.fit_transform(x)
+    return np.asarray(points, np.float64)
 
 
 def _pca(x: NDArray[np.float64]) -> NDArray[np.float64]:
     centred = x - x.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
     axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-    places = centred @ axes.T
-    return places if places.shape[1] == 2 else np.column_stack([places, np.zeros(len(x))])
+    points = centred @ axes.T
+    return points if points.shape[1] == 2 else np.column_stack([points, np.zeros(len(x))])

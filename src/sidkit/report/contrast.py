@@ -12,7 +12,7 @@ from ..data.items import match
 from ..errors import InputError
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
-from .groups import WordsAmong, sid_string
+from .groups import WordsAmong
 
 __all__ = ["Division", "aligned", "branches_of", "contrast"]
 
@@ -26,7 +26,8 @@ def aligned(a: SidTable, b: SidTable) -> tuple[SidTable, SidTable, Integers]:
     if not len(both):
         raise InputError(f"the two tables share no item (one starts with {a.ids[0]}, the other with {b.ids[0]})")
     ids = a.ids.take(both)
-    return SidTable(ids, a.codes[both], a.sizes), SidTable(ids, b.codes[rows[both]], b.sizes), both
+    of_a = SidTable(ids, a.codes[both], a.sizes, a.template)
+    return of_a, SidTable(ids, b.codes[rows[both]], b.sizes, b.template), both
 
 
 def contrast(
@@ -43,13 +44,17 @@ def contrast(
     separated = choose_two(division.items) - division.pairs_kept
     most = np.argsort(-separated, kind="stable")[:groups]
     split = [division.rows(group) for group in most if separated[group] > 0]
-    words = WordsAmong(texts, np.concatenate(split)) if texts is not None and split else None
+    words = WordsAmong(texts if split else None, split)
     return {
         "pairs_merged": int(choose_two(division.items).sum()),
         "pairs_separated": int(separated.sum()),
         "items_separated": int(division.alone[division.items > 1].sum()),
         "groups": [
-            {"sid": sid_string(a.codes[rows[0]]), "items": len(rows), "branches": branches_of(b, rows, texts, words)}
+            {
+                "sid": a.template.write(a.codes[rows[0]].tolist()),
+                "items": len(rows),
+                "branches": branches_of(b, rows, words),
+            }
             for rows in split
         ],
     }
@@ -58,11 +63,11 @@ def contrast(
 class Division:
     """The groups of rows with equal `first` numbers, ascending, and how `second` numbers divide each.
 
-    items        per group, how many rows it has
-    parts        how many different second numbers they have
+    items        per group, its rows
+    parts        the different second numbers among them
     smallest     rows of the smallest part
-    pairs_kept   pairs of rows that are together in the second numbers as well
-    alone        rows that no other row at all shares its second number with
+    pairs_kept   pairs of rows with equal second numbers as well
+    alone        rows whose second number no other row has
     """
 
     def __init__(self, first: Integers, second: Integers) -> None:
@@ -81,26 +86,23 @@ class Division:
 
 
 def choose_two(count: Integers) -> Integers:
-    """How many pairs so many rows make."""
+    """The number of pairs among `count` rows."""
     pairs: Integers = count * (count - 1) // 2
     return pairs
 
 
-def branches_of(
-    table: SidTable, rows: Integers, texts: Sequence[str] | None, words: WordsAmong | None
-) -> list[Mapping[str, Any]]:
+def branches_of(table: SidTable, rows: Integers, words: WordsAmong) -> list[Mapping[str, Any]]:
     """The SIDs that a table gives these rows, the largest first, with the words that set each apart."""
     numbers = prefix_numbers(table.codes[rows], table.sizes)[-1]
     parts = sorted((rows[numbers == number] for number in np.unique(numbers)), key=len, reverse=True)
-    told = words.contrast(parts) if words else [[] for _ in parts]
     return [
         {
-            "sid": sid_string(table.codes[part[0]]),
+            "sid": table.template.write(table.codes[part[0]].tolist()),
             "codes": table.codes[part[0]].tolist(),
             "items": len(part),
             "ids": table.ids.take(part).to_pylist(),
-            "words": own,
+            "words": apart,
         }
-        | ({"texts": [texts[int(row)] for row in part]} if texts is not None else {})
-        for part, own in zip(parts, told, strict=True)
+        | words.texts_of(part)
+        for part, apart in zip(parts, words.contrast(parts), strict=True)
     ]

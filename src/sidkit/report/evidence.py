@@ -1,10 +1,10 @@
-"""Everything a report says, gathered once: plain facts for machines, figures for people."""
+"""Everything a report contains: plain facts for programs, figures for readers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..stages.level import FittedLevel
 from ..tokenizer.tokenizer import FittedTokenizer
 from .centroids import joint_map
 from .draw.chart import Figure
-from .figures import Places, report_figures
+from .figures import Points, report_figures
 from .groups import collision_groups, prefix_tree
 from .verdict import verdict
 
@@ -33,7 +33,7 @@ QUERIES = 500  # items whose neighbours are looked up
 
 @dataclass(frozen=True)
 class Evidence:
-    """facts: `quality` and "verdict", and what else could be measured, ready for JSON; figures: in page order."""
+    """facts: `quality`, "verdict" and whatever else could be measured, ready for JSON; figures: in page order."""
 
     facts: dict[str, Any]
     figures: list[Figure]
@@ -42,7 +42,7 @@ class Evidence:
 def assess(table: SidTable, neighbours: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The figures of `quality` with the sizes and the verdict in words.
 
-    neighbours: what `neighbour_agreement` found, if the items' vectors are known; the verdict then says what SIDs mean.
+    neighbours: the result of `neighbour_agreement` where the items' vectors are known; the verdict then judges meaning.
     """
     figures = quality(table.codes, table.sizes)
     heaviest = int(np.bincount(table.codes[:, 0]).max())
@@ -54,15 +54,15 @@ def gather(
     fitted: FittedTokenizer | None = None,
     embeddings: Embeddings | None = None,
     texts: Sequence[str] | None = None,
-    sequences: Path | None = None,
+    sequences: str | PathLike[str] | None = None,
     categories: Sequence[str] | None = None,
     map_by: str = "auto",
     progress: Progress | None = None,
 ) -> Evidence:
-    """All that can be said of these SIDs with what is given.
+    """All that the inputs allow to say about these SIDs.
 
-    With the tokenizer: the map of its centroids; with embeddings: neighbour agreement and, both given, carryover;
-    with texts: collision groups and branches in words; with sequences and categories: see `judge`.
+    The tokenizer adds the map of its centroids; embeddings add neighbour agreement; both together add carryover. Texts
+    add the words of collision groups and branches. For sequences and categories see `judge`.
     """
     report = progress or Silent()
     if fitted is not None and embeddings is not None and embeddings.shape[1] != fitted.d:
@@ -80,16 +80,16 @@ def gather(
     report.start("words", 0)
     facts["collision_groups"] = collision_groups(table, texts)
     facts["tree"] = prefix_tree(table, texts)
-    places: Places = ()
+    points: Points = ()
     method = ""
     if fitted is not None and fitted.codebooks:
         report.start("map", 0)
-        places, method = joint_map(fitted.codebooks, map_by)
-    return Evidence(facts, report_figures(table.codes, table.sizes, facts, places, method))
+        points, method = joint_map(fitted.codebooks, map_by)
+    return Evidence(facts, report_figures(table.codes, table.sizes, facts, points, method))
 
 
 def _carryover(fitted: FittedTokenizer, table: SidTable, embeddings: Embeddings, report: Progress) -> dict[str, Any]:
-    """Over a draw of the items that have a SID."""
+    """Carryover over a random sample of the items that have a SID."""
     known = np.flatnonzero(match(embeddings.ids, table.ids) >= 0)
     rows = np.sort(np.random.default_rng(0).permutation(known)[:CARRYOVER_ROWS])
     report.start("carryover", len(rows))

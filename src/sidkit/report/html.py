@@ -1,4 +1,4 @@
-"""The pieces of a page: one file, no script, nothing fetched, every text escaped."""
+"""The parts of a page. A page is one file without script; it fetches nothing, and every text is escaped."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from .. import __version__
 from .draw.chart import Figure
 from .draw.svg import COLOURS, panel_svg, tone_rules
 
-__all__ = ["chips", "figure_section", "look_for", "page", "section", "short", "table", "verdict_box"]
+__all__ = [
+    "chips",
+    "figure_section",
+    "findings_list",
+    "look_for",
+    "numbers_list",
+    "page",
+    "section",
+    "short",
+    "table",
+    "verdict_box",
+]
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, str, str]], foot: str = "") -> str:
-    """A whole document of (anchor, name in the contents, HTML) sections; the first stands before the contents."""
+    """A document of (anchor, name in the contents, HTML) sections; the first comes before the contents."""
     palette = "".join(f" --t{i}: {colour};" for i, colour in enumerate(COLOURS))
     style = f":root {{{palette} }}\n" + files(__package__).joinpath("page.css").read_text("utf-8")
     style += tone_rules([f"var(--t{i})" for i in range(len(COLOURS))])
@@ -45,7 +56,7 @@ def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, s
 <nav aria-label="Contents">{links}</nav>
 {rest}
 </main>
-<footer>{foot}Made by sidkit {__version__}. This page stands alone: it has no script and fetches nothing.</footer>
+<footer>{foot}Made by sidkit {__version__}. This page is self-contained: it has no script and fetches nothing.</footer>
 </body>
 </html>
 """
@@ -60,7 +71,7 @@ def look_for(text: str) -> str:
 
 
 def figure_section(figure: Figure) -> tuple[str, str, str]:
-    """A figure with its sentence and its panels, which wrap on narrow screens."""
+    """A figure with what to look for and its panels, which wrap on narrow screens."""
     panels = "".join(panel_svg(panel) for panel in figure.panels)
     inside = f'{look_for(figure.look_for)}<div class="panels">{panels}</div>'
     kind = "chart one" if len(figure.panels) == 1 else "chart"
@@ -68,18 +79,22 @@ def figure_section(figure: Figure) -> tuple[str, str, str]:
 
 
 def verdict_box(verdict: Mapping[str, Any]) -> str:
-    """The first screen: the headline, the three numbers behind it, the findings."""
-    numbers = "".join(
-        f"<div><dt>{escape(one['label'])}</dt><dd>{escape(one['value'])}</dd></div>" for one in verdict["numbers"]
-    )
-    findings = "".join(
-        f'<li class="{one["grade"]}"><b>{one["grade"]}</b><span>{escape(one["text"])}</span></li>'
-        for one in verdict["findings"]
-    )
-    return (
-        f'<div class="verdict {verdict["grade"]}"><h2>{escape(verdict["headline"])}</h2>'
-        f'<dl class="numbers">{numbers}</dl><ul class="findings">{findings}</ul></div>'
-    )
+    """The first screen: the headline, the numbers behind it, the findings."""
+    numbers = numbers_list((number["value"], number["label"]) for number in verdict["numbers"])
+    findings = findings_list((finding["grade"], escape(finding["text"])) for finding in verdict["findings"])
+    return f'<div class="verdict {verdict["grade"]}"><h2>{escape(verdict["headline"])}</h2>{numbers}{findings}</div>'
+
+
+def numbers_list(numbers: Iterable[tuple[str, str]]) -> str:
+    """Large numbers: (value, label) each."""
+    cells = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in numbers)
+    return f'<dl class="numbers">{cells}</dl>'
+
+
+def findings_list(findings: Iterable[tuple[str, str]]) -> str:
+    """Lines with a grade: (grade, HTML) each."""
+    lines = "".join(f'<li class="{grade}"><b>{grade}</b><span>{html}</span></li>' for grade, html in findings)
+    return f'<ul class="findings">{lines}</ul>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
@@ -94,7 +109,7 @@ def _cell(cell: str) -> str:
 
 
 def short(text: str, most: int = 120) -> str:
-    """A text cut to what a line or two can hold, escaped."""
+    """A text cut to a line or two, escaped."""
     return escape(text if len(text) <= most else text[: most - 1].rstrip() + "…")
 
 

@@ -6,40 +6,25 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from ..sids.metrics import metrics_for
 from .evidence import Evidence
 from .html import chips, figure_section, look_for, page, section, short, table, verdict_box
-from .verdict import LIMITS, LOW
+from .limits import LIMITS
 from .words import LOOK_FOR
 
-__all__ = ["FORMULAS", "report_page"]
+__all__ = ["report_page"]
 
-# name, formula, key in `quality`, who means this by "collision" or "ICR"
-FORMULAS = (
-    (
-        "independent-code ratio, per SID",
-        "#{SIDs with exactly one item} / #{distinct SIDs}",
-        "icr_per_sid",
-        "PRQ-KMeans",
-    ),
-    ("independent-code ratio, per item", "#{items alone on their SID} / #{items}", "icr_per_item", "OneSearch"),
-    ("collision rate, per item", "#{items that share their SID} / #{items}", "collision_per_item", "CollisionGenRec"),
-    ("collision rate, surplus", "(#{items} − #{distinct SIDs}) / #{items}", "surplus_per_item", "LC-Rec, MiniOneRec"),
-)
 JUDGED = ("behaviour", "counting", "neighbours", "categories")
 
 
 def report_page(evidence: Evidence, name: str) -> str:
-    """One self-contained HTML document. `name` is what the SIDs are called."""
+    """One self-contained HTML document with this name as its title."""
     facts = evidence.facts
     drawn = {figure.name: figure_section(figure) for figure in evidence.figures}
     sections = [
         ("verdict", "", verdict_box(facts["verdict"])),
         *(drawn[key] for key in drawn if key not in JUDGED),
-        (
-            "formulas",
-            "Collision formulas",
-            section("formulas", "Collisions, by every formula in use", _formulas(facts)),
-        ),
+        ("formulas", "Collision formulas", section("formulas", "Collisions by every formula in use", _formulas(facts))),
         ("levels", "Level by level", section("levels", "Level by level", _levels(facts))),
         *(drawn[key] for key in JUDGED if key in drawn),
     ]
@@ -47,7 +32,7 @@ def report_page(evidence: Evidence, name: str) -> str:
         inside = _groups(facts["collision_groups"])
         sections.append(("groups", "Collision groups", section("groups", "Items that share a SID", inside)))
     sections.append(("tree", "Prefix tree", section("tree", "A sample of the prefix tree", _tree(facts["tree"]))))
-    sections.append(("limits", "Thresholds", section("limits", "What the verdict goes by", _limits())))
+    sections.append(("limits", "Limits", section("limits", "The limits of the verdict", _limits())))
     subtitle = f"{facts['items']:,} items · {'-'.join(map(str, facts['sizes']))}"
     if "tokenizer" in facts:
         subtitle += " · {recipe}, seed {seed}, {dimensions} dimensions".format(**facts["tokenizer"])
@@ -56,34 +41,29 @@ def report_page(evidence: Evidence, name: str) -> str:
 
 def _formulas(facts: Mapping[str, Any]) -> str:
     rows = [
-        [escape(name), f"<code>{escape(formula)}</code>", f"<b>{facts[key]:.2%}</b>", escape(who)]
-        for name, formula, key, who in FORMULAS
+        [
+            escape(metric.term or metric.label),
+            f"<code>{escape(metric.formula)}</code>",
+            f"<b>{escape(metric.text(facts[metric.name]))}</b>",
+            escape(metric.used_by),
+        ]
+        for metric in metrics_for("page", facts, per_level=False)
     ]
     counts = (
         f"Here: {facts['items']:,} items, {facts['distinct_sids']:,} distinct SIDs, "
-        f"{round(facts['icr_per_item'] * facts['items']):,} items alone on theirs."
+        f"{round(facts['icr_per_item'] * facts['items']):,} items alone on their SID."
     )
-    return (
-        look_for(LOOK_FOR["formulas"])
-        + f"<p>{counts}</p>"
-        + table(("name", "formula", "value", "as used by"), rows, "words")
-    )
+    head = ("name", "formula", "value", "as used by")
+    return look_for(LOOK_FOR["formulas"]) + f"<p>{counts}</p>" + table(head, rows, "words")
 
 
 def _levels(facts: Mapping[str, Any]) -> str:
+    metrics = metrics_for("page", facts, per_level=True)
     rows = [
-        [
-            str(level + 1),
-            f"{size:,}",
-            f"{facts['codes_used'][level]:.1%}",
-            f"{facts['perplexity'][level]:,.1f}",
-            f"{facts['entropy_bits'][level]:.2f}",
-            f"{facts['utilisation'][level]:.3%}",
-            f"{facts['prefix_gini'][level]:.3f}",
-        ]
+        [str(level + 1), f"{size:,}", *(escape(metric.text(facts[metric.name][level])) for metric in metrics)]
         for level, size in enumerate(facts["sizes"])
     ]
-    head = ("level", "size", "codes in use", "perplexity", "bits", "prefix utilisation", "prefix Gini")
+    head = ("level", "size", *(metric.label for metric in metrics))
     return look_for(LOOK_FOR["levels"]) + table(head, rows)
 
 
@@ -96,9 +76,9 @@ def _group(group: Mapping[str, Any]) -> str:
     lines = "".join(f"<li>{short(text) or '<i>no text</i>'}</li>" for text in shown)
     more = group["items"] - len(shown)
     lines += f'<li class="count">and {more:,} more</li>' if more > 0 else ""
-    same = group.get("different_texts")
-    said = f", {same:,} different text{'s' if same != 1 else ''}" if same is not None and same < group["items"] else ""
-    head = f'<span class="sid">{escape(group["sid"])}</span> <span class="count">{group["items"]:,} items{said}</span>'
+    texts = group.get("different_texts", group["items"])
+    note = f", {texts:,} different text{'s' if texts != 1 else ''}" if texts < group["items"] else ""
+    head = f'<span class="sid">{escape(group["sid"])}</span> <span class="count">{group["items"]:,} items{note}</span>'
     return f'<div class="group"><p>{head}</p>{chips(group.get("words", ()))}<ul>{lines}</ul></div>'
 
 
@@ -117,13 +97,7 @@ def _branch(branch: Mapping[str, Any]) -> str:
 
 def _limits() -> str:
     rows = [
-        [escape(name), escape(words), _limit(watch, name), _limit(poor, name)]
-        for name, (watch, poor, words) in LIMITS.items()
+        [escape(name), escape(limit.measured_as), limit.text(limit.watch), limit.text(limit.poor)]
+        for name, limit in LIMITS.items()
     ]
     return look_for(LOOK_FOR["limits"]) + table(("what", "measured as", "watch", "poor"), rows, "words")
-
-
-def _limit(value: float, name: str) -> str:
-    if name in LOW:
-        return f"below {value:.0%}"
-    return f"above {value:.0%}" if value < 1 else f"above {value:g}" + (" times" if "token" in name else "")

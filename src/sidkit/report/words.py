@@ -1,8 +1,13 @@
-"""What a report says beside its figures: a question as the title, and the sentences that say what to look for."""
+"""The words of a report: a question as the title of each section, and what to look for in it."""
 
 from __future__ import annotations
 
-__all__ = ["COUNTING", "LOOK_FOR", "TITLES"]
+from collections.abc import Sequence
+from typing import Any
+
+from .draw.chart import Figure, Panel
+
+__all__ = ["COUNTING", "LOOK_FOR", "TITLES", "titled_figure"]
 
 COUNTING = {
     "popular": "items: the most popular",
@@ -12,11 +17,11 @@ COUNTING = {
 
 TITLES = {
     "utilisation": "Are all codes in use?",
-    "lorenz": "Are items spread evenly?",
+    "lorenz": "Are items distributed evenly?",
     "buckets": "How crowded are prefixes?",
-    "carryover": "Does a level say again what the last one said?",
+    "carryover": "Does a level repeat the one before?",
     "tokens": "How often does each token occur?",
-    "centroids": "Where do the levels' centroids lie?",
+    "centroids": "Where are the levels' centroids?",
     "behaviour": "Do prefixes follow what people do?",
     "counting": "What can be recommended by counting?",
     "neighbours": "Do neighbours stay together?",
@@ -24,78 +29,80 @@ TITLES = {
 }
 
 
-def _folded(texts: dict[str, str]) -> dict[str, str]:
+def titled_figure(name: str, panels: Sequence[Panel], note: str = "", **values: Any) -> Figure:
+    """A figure with its title and what to look for; values fill the blanks of the latter, the note is appended."""
+    return Figure(name, TITLES[name], LOOK_FOR[name].format(**values) + note, panels)
+
+
+def _on_one_line(texts: dict[str, str]) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in texts.items()}
 
 
-LOOK_FOR = _folded(
+LOOK_FOR = _on_one_line(
     {
         "utilisation": """
-            Both bars of every level should be near 100%. A short first bar is a level with dead codes; a second bar
-            much shorter than the first is a level where a few codes take most items. A low collision rate cannot make
-            up for it: a model learns nothing from predicting a collapsed level.""",
+            two bars near 100% at every level. A short first bar means that codes are never used. A second bar much
+            shorter than the first means that a few codes take most items. Few collisions do not make up for either:
+            a model learns nothing from predicting a level that has collapsed.""",
         "lorenz": """
-            The closer a curve is to the dashed line, the more evenly prefixes share the items; a curve that hugs the
-            lower right corner means that a few prefixes hold nearly everything. Real catalogues are uneven: a
-            first-level Gini of 0.2 to 0.5 is ordinary.""",
+            curves near the dashed line: there, prefixes hold equal shares of the items. A curve in the lower right
+            corner means that a few prefixes hold nearly everything. Real catalogues are uneven; a first-level Gini of
+            0.2 to 0.5 is usual.""",
         "buckets": """
-            Where a curve meets the bottom is its most crowded prefix. Each level should lie well to the left of the one
-            before; two curves on top of each other are a level that separates nothing.""",
+            curves well apart, each level to the left of the one before. Two curves that coincide mean that the second
+            level separates nothing. A curve meets the bottom at the size of its most crowded prefix.""",
         "carryover": """
-            What a level passes on along the direction it has just named. Bars above the dashed line (two random
-            directions) are variation that the next level has to code again; projection residuals have no second
-            bar.""",
+            second bars at or below the dashed line, which is what two random directions share. A bar shows how much of
+            the residual still lies along the centroid just chosen; what is above the line, the next level has to encode
+            again. Residuals by projection have no second bar.""",
         "tokens": """
-            Tokens are sorted by frequency; the dashed line is an even share. A flat curve near the line is ideal, a
-            spike at the left is a token that says little, and a curve that reaches zero early shows dead codes.""",
+            flat curves near the dashed line, which is an even share. Tokens are sorted by frequency. A peak at the left
+            is a token that separates little; a curve that reaches zero early shows codes that are never used.""",
         "centroids": """
-            All levels' centroids on one plane, found in one fit. Later levels should cover the plane as the first one
-            does; a dense core of one level's marks is a codebook that keeps saying the same thing.""",
+            later levels that cover the plane as the first one does. A dense cluster of one level's points is a codebook
+            whose centroids repeat each other. All levels are placed in one fit.""",
         "behaviour": """
-            In {transitions:,} steps from one item to the next, how often both share the prefix. The first bar must be
-            well above chance: here it is {lifts} times what drawing popular items would give, level by level.""",
+            a first bar well above the others. It is how often both items of a step share the prefix, in {transitions:,}
+            steps from one item to the next. Level by level it is {lifts} times what a popular item would give.""",
         "behaviour beside categories": """
-            Above the category bar, the prefix knows more of what comes next than the category does.""",
+            Where it is above the category bar, the prefix predicts the next item better than its category does.""",
         "counting": """
-            The last item but one of {users:,} people is to be found without any model. The third bar is what these SIDs
-            are good for when it is only counted which SIDs follow which first token: compare it between tokenizers on
-            the same data, the higher the better. The second bar is what a trained recommender has to beat.""",
+            a high third bar: compare it between tokenizers on the same data. It finds the last item but one of
+            {users:,} users by counting which SIDs follow which first token, without a model. The second bar is what a
+            trained recommender has to beat.""",
         "neighbours": """
-            Of an item's {neighbours} nearest by embedding, how many share its prefix ({queries:,} items asked). High at
-            level 1 and falling gently is good{reached}. {overlap:.1%} of the nearest by code are among the nearest by
-            embedding; by chance it would be {overlap_chance:.2%}.""",
+            a first bar that is high at level 1 and falls slowly. It is how many of an item's {neighbours} nearest items
+            by embedding share its prefix, for a sample of {queries:,} items.{reached} Of the nearest items by code,
+            {overlap:.1%} are among the nearest by embedding; by chance it would be {overlap_chance:.2%}.""",
         "categories": """
-            Purity is the share of items that have their prefix's commonest category ({labels:,} categories). Only what
-            is above the shuffled bar counts: small groups are pure by chance. NMI is adjusted for chance, 0 to 1.""",
+            purity above the shuffled bar; small groups are pure by chance. Purity is the share of items that have the
+            commonest of {labels:,} categories of their prefix. NMI is adjusted for chance and lies between 0 and 1.""",
         "formulas": """
-            People who say “collision rate” mean different things. Compare a number from elsewhere only with the row
-            that has its formula.""",
+            the row with your formula. “Collision rate” means different things to different people; compare a number
+            from elsewhere only with the row that has the same formula.""",
         "levels": """
-            The figures behind the charts. Prefix utilisation is occupied prefixes over all that are possible; it must
-            fall with depth, since items are fewer than prefixes. Compare it with another tokenizer on the same data,
-            not with 100%.""",
+            the numbers behind the charts. Prefix utilisation falls with depth, because there are fewer items than
+            possible prefixes; compare it with another tokenizer on the same data, not with 100%.""",
         "groups": """
-            Would a shopper mind getting one of these for the other? Variants of one product are harmless; different
-            things on one SID mean that codes are too few or that the embeddings do not tell the things apart. The most
-            crowded SIDs come first, then pairs spread evenly over all pairs.""",
+            items that a customer would take for one another. Variants of one product may share a SID. Different things
+            on one SID mean that there are too few codes, or that the embeddings do not separate them. The most crowded
+            SIDs come first, then a sample of all pairs.""",
         "tree": """
-            Each first token should hold one kind of thing, and the words on its branches should name differences that a
-            person would make. Shown are first tokens of typical size, spread over the codebook, and the largest
-            branches of each; the words of a branch set it apart from its siblings here.""",
+            one kind of thing under each first token, and words on its branches that name differences a person would
+            make. The sample has first tokens of typical size and the largest branches of each; the words of a branch
+            set it apart from its siblings shown here.""",
         "table": """
-            Means over seeds, ± one standard deviation; the best mean is bold, the second underlined. A difference
-            smaller than the spread is no difference. ICR is SIDs with one item over distinct SIDs; Util is occupied
-            prefixes over possible ones; Gini is over occupied prefixes. Cells are empty where a tokenizer has no such
-            level.""",
+            differences larger than the standard deviation over seeds (±); smaller ones mean nothing. The best mean is
+            bold, the second underlined. Cells are empty where a tokenizer has no such level.""",
         "side by side": """
-            Bars are means over seeds, whiskers one standard deviation. Compare within a group; where whiskers overlap,
-            seeds differ as much as tokenizers do.""",
+            bars whose whiskers do not overlap. Bars are means over seeds, whiskers one standard deviation. Where
+            whiskers overlap, seeds differ as much as tokenizers do.""",
         "pairs": """
-            Read the texts: is what one tokenizer separates different to a customer? Groups are those that the other one
-            divides into most pairs; the words set each SID apart from the others of its group. First seed of each.""",
+            texts that are different to a customer. The groups shown are those that the other tokenizer divides into
+            most pairs. The words set each SID apart from the others of its group. First seeds are compared.""",
         "limits": """
-            A finding is “watch” or “poor” beyond these values. They are sidkit's own, not from a paper; a level is
-            asked for no more codes than there are items, and meaning is judged where embeddings were given. They are no
-            substitute for retrieval results.""",
+            the limits behind “watch” and “poor”. They are sidkit's own, not from a paper, and no substitute for
+            retrieval results. A level is expected to use no more codes than there are items. Meaning is judged only
+            where embeddings were given.""",
     }
 )

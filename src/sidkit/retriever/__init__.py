@@ -1,11 +1,15 @@
 """Generative recommendation over semantic IDs: TIGER's encoder-decoder, trained fast, decoded over valid SIDs only.
 
-    data, layout       histories as examples; batches of one shape with next to no padding
-    model, network     T5 in transformers' sizes and names; its forward pass over stacked runs and packed rows
-    stack, loop        several runs trained at once; epochs, validation, early stopping, resuming
-    decode, logits     beam search over a trie; the same constraint for any transformers model
-    metrics, evaluate  item-level and SID-level figures, as sums over users
-    retriever          the folder, the training call, and `recommend`
+    data, layout, plan              histories as examples; batches of one shape with next to no padding; the settings
+    model, network, dropout, step   T5 in transformers' sizes and names; its forward pass over stacked runs; Adam
+    stack, training                 several runs trained at once; the schedule of epochs, validation and early stopping
+    runs, resume, log               a run and its progress; its checkpoint; log files
+    device_trie, search_blocks      tries on a device; the blocks of a beam search
+    beams, logits                   beam search over a trie; the same constraint for any transformers model
+    metrics, evaluation             item-level and SID-level figures, as sums over users
+    retriever, store                `recommend` and `evaluate`; the folder
+    trainer, seeds                  the training calls; several seeds, their means and standard deviations
+    device, backend, triton         where a model computes; kernels or plain torch; the kernels
 
 Needs the 'retriever' extra (torch, transformers, tensorboard).
 """
@@ -24,16 +28,20 @@ if TYPE_CHECKING:
     from .plan import Plan as Plan
     from .retriever import Recommendation as Recommendation
     from .retriever import Retriever as Retriever
-    from .retriever import train as train
+    from .seeds import SeedSummary as SeedSummary
+    from .trainer import train as train
+    from .trainer import train_seeds as train_seeds
 
 _HOMES = {
     "PRESETS": "model",
     "Plan": "plan",
     "Recommendation": "retriever",
     "Retriever": "retriever",
+    "SeedSummary": "seeds",
     "Shape": "model",
     "SidLogitsProcessor": "logits",
-    "train": "retriever",
+    "train": "trainer",
+    "train_seeds": "trainer",
 }
 
 __all__ = sorted(_HOMES)

@@ -1,8 +1,8 @@
 """Users' histories as examples: which items came before, and which came next.
 
 A leave-one-out split gives the last item of every sequence to the test, the one before it to validation, and every item
-before those, but the first, to training. An example is a place in one long array of items: its target lies at
-`position`, its history in the `length` places before it. Nothing is copied and nothing is padded.
+before those, but the first, to training. An example is an index into one long array of items: its target is at
+`position`, its history is the `length` items before it. Nothing is copied and nothing is padded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """position, length: (n,). The target of example i is rows[position[i]]; its history lies just before."""
+    """position, length: (n,). The target of example i is rows[position[i]]; its history is just before it."""
 
     position: NDArray[np.int64]
     length: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Examples:
 
 
 def examples(sequences: Sequences, split: Split, history: int = 20) -> Examples:
-    """The examples of a split, in the order of the sequences; of each history the latest items, at most so many.
+    """The examples of a split, in the order of the sequences; of each history at most the latest `history` items.
 
     A sequence too short for a split (fewer than 2 items for the test, 3 for validation, 4 for training) is left out.
     """

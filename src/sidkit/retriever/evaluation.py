@@ -1,4 +1,4 @@
-"""A split of the users, and how well a model ranks what each of them took next."""
+"""How well a model ranks the next item of every user of a split."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ from ..data.sequences import Sequences
 from ..progress import Progress, Silent
 from ..sids.table import SidTable
 from ..sids.trie import Trie
-from .beams import PLAIN, DeviceTrie, blocks_for, stacked_search
+from .backend import choose_blocks
+from .beams import stacked_search
 from .data import Split, Vocabulary, examples
+from .device_trie import DeviceTrie
 from .metrics import Judge, Tally
 from .model import Shape, Weights
+from .search_blocks import PLAIN_BLOCKS
 
-__all__ = ["Evaluator", "Panel"]
+__all__ = ["Evaluator", "JointEvaluator"]
 
 Tensor = Any
-TOGETHER = 1 << 25  # logits of beams that are searched at once in plain torch: some 700 MB
-FUSED, USERS = 1 << 27, 8192  # by kernels, which hold one level's at a time; and of so many users at most
-JUDGED = 1 << 16  # users whose figures are taken at once
+PLAIN_LOGITS = 1 << 25  # of all beams that are searched at once in plain torch: about 700 MB
+KERNEL_LOGITS = 1 << 27  # the same by kernels, which hold one level's at a time
+MOST_USERS = 8192  # whose beams are searched at once
+SCORED_USERS = 1 << 16  # whose figures are computed at once
 
 
-def users_at_once(sizes: Sequence[int], beams: int, fused: bool = False) -> int:
-    """Users whose beams (of all runs) are searched together, so that memory is bounded whatever the codebook."""
-    most = FUSED // max(sizes) if fused else TOGETHER // (1 + sum(sizes))
-    return min(USERS, max(1, most // beams))
+def users_at_once(sizes: Sequence[int], beams: int, kernels: bool = False) -> int:
+    """Users whose beams (of all runs) are searched at once, so that memory is bounded whatever the codebook."""
+    most = KERNEL_LOGITS // max(sizes) if kernels else PLAIN_LOGITS // (1 + sum(sizes))
+    return min(MOST_USERS, max(1, most // beams))
 
 
 class Evaluator:
@@ -45,14 +49,14 @@ class Evaluator:
         trie: Trie | None = None,
         invalid_consumes_rank: bool = False,
     ) -> None:
-        found = examples(sequences, split, history)
-        self.by_length = np.argsort(found.length, kind="stable")
-        self.longest = found.length[self.by_length]  # up to each of them
+        held_out = examples(sequences, split, history)
+        self.by_length = np.argsort(held_out.length, kind="stable")
+        self.longest = held_out.length[self.by_length]  # of the users up to each
         self.trie, self.vocabulary = trie or Trie.of(table), Vocabulary(table.sizes)
         self.judge = Judge(self.trie, len(table), device, invalid_consumes_rank=invalid_consumes_rank)
         self.tokens = torch.as_tensor(self.vocabulary.tokens(table.codes), device=device)
         self.items = torch.as_tensor(sequences.rows, device=device)
-        self.position = torch.as_tensor(found.position[self.by_length], device=device)
+        self.position = torch.as_tensor(held_out.position[self.by_length], device=device)
         self.length = torch.as_tensor(self.longest, device=device)
 
     def __len__(self) -> int:
@@ -62,54 +66,54 @@ class Evaluator:
         self, weights: Weights, shape: Shape, beams: int, constrained: bool = True, progress: Progress | None = None
     ) -> Tally:
         """All figures, as sums over the users."""
-        return Panel([self])(weights, shape, beams, constrained, progress)[0]
+        return JointEvaluator([self])(weights, shape, beams, constrained, progress)[0]
 
     def sums(self, leaf: Tensor) -> dict[str, Tensor]:
-        """leaf: (n, beams) of the users sorted by length."""
+        """Sums of all figures. leaf: (n, beams) of the users sorted by length."""
         target, total = self.items[self.position], dict[str, Tensor]()
-        for some, wanted in zip(leaf.split(JUDGED), target.split(JUDGED), strict=True):
-            part = self.judge.sums(some, wanted)
+        for leaves, targets in zip(leaf.split(SCORED_USERS), target.split(SCORED_USERS), strict=True):
+            part = self.judge.sums(leaves, targets)
             total = {name: value + total.get(name, 0) for name, value in part.items()}
         return total
 
     def histories(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Of some users, sorted by length: the items (n, longest), padded on the left, and which places hold one."""
+        """Of users start to stop, sorted by length: items (n, longest), padded on the left, and which are real."""
         back = torch.arange(int(self.longest[stop - 1]), 0, -1, device=self.items.device)
         items = self.items[(self.position[start:stop, None] - back).clamp(min=0)]
         return items, back <= self.length[start:stop, None]
 
 
-class Panel:
-    """Judges of runs with stacked weights, who hear the same users; they differ in their tables alone."""
+class JointEvaluator:
+    """Evaluators of runs with stacked weights, in one sweep over their users; they differ in their tables alone."""
 
-    def __init__(self, judges: Sequence[Evaluator]) -> None:
-        self.judges, one = list(judges), judges[0]
-        self.trie = DeviceTrie([judge.trie for judge in judges], one.vocabulary, one.items.device)
-        shared = min(len(judge.tokens) for judge in judges)
-        self.tokens = torch.stack([judge.tokens[:shared] for judge in judges])  # (R, items, L)
+    def __init__(self, evaluators: Sequence[Evaluator]) -> None:
+        self.evaluators, first = list(evaluators), evaluators[0]
+        self.trie = DeviceTrie([one.trie for one in evaluators], first.vocabulary, first.items.device)
+        shared = min(len(one.tokens) for one in evaluators)
+        self.tokens = torch.stack([one.tokens[:shared] for one in evaluators])  # (R, items, L)
 
     def __call__(
         self, weights: Weights, shape: Shape, beams: int, constrained: bool = True, progress: Progress | None = None
     ) -> list[Tally]:
         """All figures of every run, as sums over the users."""
-        progress, found, users = progress or Silent(), list[Tensor](), len(self.judges[0])
-        valid = torch.zeros(len(self.judges), dtype=torch.float64, device=self.tokens.device)
+        progress, leaves, users = progress or Silent(), list[Tensor](), len(self.evaluators[0])
+        valid = torch.zeros(len(self.evaluators), dtype=torch.float64, device=self.tokens.device)
         at_once = self._at_once(weights, shape, beams)
         for start in range(0, users, at_once):
             stop = min(start + at_once, users)
-            items, there = self.judges[0].histories(start, stop)
-            tokens = torch.where(there[..., None], self.tokens[:, items], 0).flatten(2)
+            items, real = self.evaluators[0].histories(start, stop)
+            tokens = torch.where(real[..., None], self.tokens[:, items], 0).flatten(2)
             best = stacked_search(weights, shape, self.trie, tokens, beams, constrained)
             generated = (best.score > -torch.inf).sum(2).clamp(min=1)
             valid += ((best.leaf >= 0).sum(2) / generated.double()).sum(1)
-            found.append(F.pad(best.leaf, (0, beams - best.leaf.shape[2]), value=-1))
+            leaves.append(F.pad(best.leaf, (0, beams - best.leaf.shape[2]), value=-1))
             progress.advance(stop - start)
-        sums = [judge.sums(leaf) for judge, leaf in zip(self.judges, torch.cat(found, 1), strict=True)]
+        sums = [one.sums(leaf) for one, leaf in zip(self.evaluators, torch.cat(leaves, 1), strict=True)]
         sums = [each | {"valid_share": share} for each, share in zip(sums, valid, strict=True)]
         values = torch.stack([torch.stack(list(each.values())) for each in sums]).tolist()  # one trip from the device
         return [Tally(dict(zip(sums[0], each, strict=True)), users) for each in values]
 
     def _at_once(self, weights: Weights, shape: Shape, beams: int) -> int:
-        longest = int(self.judges[0].longest.max(initial=0)) * self.trie.levels
-        fused = blocks_for(weights, shape, self.trie.levels, USERS, longest, beams) is not PLAIN
-        return users_at_once(self.trie.sizes, beams * len(self.judges), fused)
+        longest = int(self.evaluators[0].longest.max(initial=0)) * self.trie.levels
+        blocks = choose_blocks(weights, shape, self.trie.levels, MOST_USERS, longest, beams)
+        return users_at_once(self.trie.sizes, beams * len(self.evaluators), blocks is not PLAIN_BLOCKS)

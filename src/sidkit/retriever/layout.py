@@ -3,7 +3,7 @@
 The examples of a batch have lengths from 1 to 20 items; computing 20 for all of them would be mostly waste, and shapes
 that change from batch to batch cannot be recorded once and replayed. So a batch is a stratified draw: the examples,
 sorted by length, are cut into as many strata as a batch has slots, and every batch takes one from each. Slot k then
-holds nearly the same length in every batch, so one packing of slots into rows, found once, serves for all of them.
+holds nearly the same length in every batch, so one packing of slots into rows, computed once, serves all of them.
 Each example is seen once an epoch, as with plain shuffling; which ones meet in a batch is random within their strata.
 """
 
@@ -20,13 +20,13 @@ __all__ = ["Layout"]
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the slots of a batch lie.
+    """The position of each slot in the rows of a batch.
 
     length    (n,) items in the history of each example
     slot      (rows, width) the slot a token belongs to, `slots` where there is none
-    item      (rows, width) which item of that slot's history, from the oldest
-    level     (rows, width) which token of that item
-    mine      (rows, targets) the slot whose SID stands there, `slots` where there is none; a SID has `levels` places
+    item      (rows, width) the index of the item in that slot's history, oldest first
+    level     (rows, width) the index of the token in that item's SID
+    mine      (rows, targets) the slot that a target token belongs to, `slots` where there is none; a SID has `levels`
     """
 
     length: NDArray[np.int64]
@@ -39,10 +39,11 @@ class Layout:
 
     @classmethod
     def plan(cls, length: NDArray[np.int64], batch: int, history: int, levels: int) -> Layout:
+        """The packing with the fewest computed tokens, for batches of about `batch` examples."""
         batches = max(1, -(-len(length) // batch))
         slots = -(-len(length) // batches)
         longest = np.zeros(batches * slots, np.int64)
-        longest[batches * slots - len(length) :] = np.sort(length)  # empty places count as the shortest
+        longest[batches * slots - len(length) :] = np.sort(length)  # empty slots count as the shortest
         caps = np.maximum(longest.reshape(slots, batches).max(1), 1)
         width = -(-history * levels // 16) * 16
         rows = min(
@@ -55,12 +56,12 @@ class Layout:
         mine = np.full((len(rows), -(-most * levels // 8) * 8), slots)  # multiples of 8 suit matrix units
         for row, members in enumerate(rows):
             at = 0
-            for place, member in enumerate(members):
+            for index, member in enumerate(members):
                 size = caps[member] * levels
                 slot[row, at : at + size] = member
                 item[row, at : at + size] = np.arange(size) // levels
                 level[row, at : at + size] = np.arange(size) % levels
-                mine[row, place * levels : (place + 1) * levels] = member
+                mine[row, index * levels : (index + 1) * levels] = member
                 at += size
         return cls(np.asarray(length), batches, slots, slot, item, level, mine)
 
@@ -83,7 +84,7 @@ class Layout:
 
 
 def _pack(caps: NDArray[np.int64], room: int, most: int) -> list[list[int]]:
-    """Slots into few rows of `room` items and at most `most` slots: the longest first, each where most is left."""
+    """Slots into few rows of `room` items and at most `most` slots: longest first, each into the emptiest row."""
     count = max(-(-int(caps.sum()) // room), -(-len(caps) // most))
     while (rows := _fit(caps, count, room, most)) is None:
         count += max(1, count // 200)
@@ -91,6 +92,7 @@ def _pack(caps: NDArray[np.int64], room: int, most: int) -> list[list[int]]:
 
 
 def _fit(caps: NDArray[np.int64], count: int, room: int, most: int) -> list[list[int]] | None:
+    """The slots in `count` rows, or None if they do not fit."""
     rows: list[list[int]] = [[] for _ in range(count)]
     left = [(-room, row) for row in range(count)]  # a heap
     for slot in np.argsort(-caps, kind="stable").tolist():

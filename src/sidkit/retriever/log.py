@@ -1,4 +1,4 @@
-"""How a training went, epoch by epoch, in files that people and TensorBoard read."""
+"""The log of a training, epoch by epoch, in files that people and TensorBoard read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files.atomic import replace_file
-from .training import Outcome
+from .runs import Outcome
 
 __all__ = ["LOG", "Log"]
 
@@ -42,6 +42,9 @@ class Log:
                 self.board.add_scalar(f"{kind}/{name}", value, last["epoch"])
         self.board.flush()
 
-    def close(self) -> None:
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self.board is not None:
             self.board.close()

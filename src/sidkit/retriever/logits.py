@@ -9,8 +9,8 @@ import torch
 
 from ..errors import InputError, need
 from ..sids.trie import Trie
-from .beams import DeviceTrie
 from .data import Vocabulary
+from .device_trie import DeviceTrie
 
 need("transformers", "retriever", "constrained generation")
 from transformers import LogitsProcessor  # noqa: E402
@@ -22,10 +22,10 @@ class SidLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
     """model.generate(..., logits_processor=[SidLogitsProcessor(trie, start=1)])
 
     trie     `Trie.of(table)`, or of a part of its items
-    start    how many tokens come before the SID: 1 for encoder-decoders (the start token), the length of the prompt for
+    start    the number of tokens before the SID: 1 for encoder-decoders (the start token), the length of the prompt for
              decoder-only models
-    tokens   for each level, the vocabulary's token of every code; by default sidkit's own, code + sizes before + 1
-    end      the token that ends a SID; it is the only one allowed after the last level. By default 0
+    tokens   for each level, the vocabulary's token of every code; by default sidkit's, code + sizes before + 1
+    end      the token that ends a SID, the only one allowed after the last level; by default 0
     """
 
     def __init__(self, trie: Trie, start: int = 1, tokens: Sequence[Sequence[int]] | None = None, end: int = 0) -> None:
@@ -38,31 +38,32 @@ class SidLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
         self.device_trie: DeviceTrie | None = None
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        """input_ids: (n, t), scores: (n, V) -> scores, -inf where no SID goes on."""
+        """input_ids: (n, t), scores: (n, V) -> scores, -inf for tokens that continue no SID."""
         if self.device_trie is None or self.device_trie.codes[0].device != scores.device:
             self.device_trie = DeviceTrie(self.trie, self.vocabulary, scores.device)
             if (most := max(self.end, *(int(level.max()) for level in self.tokens))) >= scores.shape[1]:
                 raise InputError(f"token {most} is needed for semantic IDs, and the model has {scores.shape[1]} tokens")
             self.tokens = [level.to(scores.device) for level in self.tokens]
             self.codes = [_codes_of(level, scores.shape[1]) for level in self.tokens]
-        trie, done = self.device_trie, input_ids[:, self.start :]
-        allowed = torch.full_like(scores, -torch.inf)
-        if done.shape[1] >= trie.levels:
+        trie, prefix = self.device_trie, input_ids[:, self.start :]
+        allowed, level = torch.full_like(scores, -torch.inf), prefix.shape[1]
+        if level >= trie.levels:
             allowed[:, self.end] = 0.0
             return scores + allowed
         node = torch.zeros_like(input_ids[:, 0])
-        for level in range(done.shape[1]):
-            node = trie.step(node, self.codes[level][done[:, level]], level)
-        child, real = trie.candidates(node.clamp(min=0), done.shape[1])
+        for above in range(level):
+            node = trie.step(node, self.codes[above][prefix[:, above]], above)
+        child, real = trie.candidates(node.clamp(min=0), level)
         real &= (node >= 0)[:, None]
-        token = self.tokens[done.shape[1]][trie.codes[done.shape[1]][child]]
-        row, place = real.nonzero(as_tuple=True)
-        allowed[row, token[row, place]] = 0.0
+        token = self.tokens[level][trie.codes[level][child]]
+        row, column = real.nonzero(as_tuple=True)
+        allowed[row, token[row, column]] = 0.0
         allowed[node < 0, self.end] = 0.0  # a hypothesis that is no prefix, or has ended, may only end
         return scores + allowed
 
 
 def _codes_of(tokens: Any, vocabulary: int) -> Any:
+    """(vocabulary,) the code that each token stands for, -1 if none."""
     codes = torch.full((vocabulary,), -1, dtype=torch.long, device=tokens.device)
     codes[tokens] = torch.arange(len(tokens), device=tokens.device)
     return codes

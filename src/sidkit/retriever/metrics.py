@@ -1,12 +1,12 @@
 """How good recommendations are: hits, NDCG and reciprocal ranks, of items and of semantic IDs, as sums over users.
 
-A SID may stand for several items, so "was the target found" has several readings, each with its name:
+A SID may stand for several items, so whether the target was recommended has several readings, each with its name:
 
     item         the paper's: a SID stands for one item, drawn at random once per SID (seed 42)
     expected     the exact mean of `item` over all such draws: a SID of g items counts 1/g
-    corrected    collision-corrected: a SID of g items takes g places in the list, in an order drawn at random; the mean
-                 over these orders. With P places taken before the target's SID and m = min(g, max(0, K - P)) of its
-                 places within the first K: hits m/g, NDCG (1/g) sum_i 1/log2(P + i + 1), MRR (1/g) sum_i 1/(P + i)
+    corrected    collision-corrected: a SID of g items takes g ranks of the list, in an order drawn at random; the mean
+                 over these orders. With P ranks taken before the target's SID and m = min(g, max(0, K - P)) of its
+                 ranks within the first K: hits m/g, NDCG (1/g) sum_i 1/log2(P + i + 1), MRR (1/g) sum_i 1/(P + i)
     sid          the target's SID was generated, whichever items it stands for: higher the more items collide
 
 There is one target per user, so Recall@K and HitRate@K are the same number; both names are given.
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..measure.counting import CUTS
+from ..measure.ranking import CUTS
 from ..sids.trie import Trie
 
 __all__ = ["Judge", "Tally", "representatives"]
@@ -40,7 +40,7 @@ def representatives(trie: Trie, seed: int = SEED) -> NDArray[np.int64]:
 
 @dataclass
 class Tally:
-    """Sums over users, by name, and how many users there were."""
+    """Sums of figures over users, by name, and the number of users."""
 
     sums: dict[str, float] = field(default_factory=dict)
     count: int = 0
@@ -52,7 +52,7 @@ class Tally:
 class Judge:
     """Scores ranked SIDs against target items.
 
-    invalid_consumes_rank   whether a generated sequence that is no SID takes a place in the item lists; SID-level
+    invalid_consumes_rank   whether a generated sequence that is no SID takes a rank in the item lists; SID-level
                             figures always count it, as the field does
     """
 
@@ -66,37 +66,38 @@ class Judge:
 
     def sums(self, leaf: Tensor, target: Tensor) -> dict[str, Tensor]:
         """leaf: (n, beams) ranked SIDs, -1 for none; target: (n,) item rows -> sums over users, float64."""
-        wanted = self.leaf[target]
-        match = (leaf == wanted[:, None]) & (wanted >= 0)[:, None]
-        found, place = match.any(1), match.int().argmax(1, keepdim=True)
-        rank = place[:, 0]  # from 0
-        taken = torch.ones_like(leaf) if self.invalid_consumes_rank else (leaf >= 0).long()
-        among = (taken.cumsum(1) - taken).gather(1, place)[:, 0]
+        own_leaf = self.leaf[target]  # -1 if the target is outside the trie
+        match = (leaf == own_leaf[:, None]) & (own_leaf >= 0)[:, None]
+        hit, column = match.any(1), match.int().argmax(1, keepdim=True)
+        sid_rank = column[:, 0]  # ranks count from 0
+        takes_rank = torch.ones_like(leaf) if self.invalid_consumes_rank else (leaf >= 0).long()
+        item_rank = (takes_rank.cumsum(1) - takes_rank).gather(1, column)[:, 0]
         size = self.counts[leaf]
-        before = (size.cumsum(1) - size).gather(1, place)[:, 0]
-        group = self.counts[wanted]
-        is_chosen = self.chosen[wanted.clamp(min=0)] == target
+        items_before = (size.cumsum(1) - size).gather(1, column)[:, 0]
+        group = self.counts[own_leaf]
+        is_chosen = self.chosen[own_leaf.clamp(min=0)] == target
         sums: dict[str, Tensor] = {}
         for cut in CUTS:
             readings = {
-                "item": (among, found & is_chosen, 1.0),
-                "expected": (among, found, 1.0 / group.double()),
-                "sid": (rank, found, 1.0),
+                "item": (item_rank, hit & is_chosen, 1.0),
+                "expected": (item_rank, hit, 1.0 / group.double()),
+                "sid": (sid_rank, hit, 1.0),
             }
-            for name, (at, hit, share) in readings.items():
-                gain = (hit & (at < cut)).double() * share
-                at = at.double()
-                sums |= _named(name, cut, gain, gain / torch.log2(at + 2), gain / (at + 1))
-            sums |= _named("corrected", cut, *_corrected(before, group, found, cut))
+            for name, (rank, counts, share) in readings.items():
+                gain = (counts & (rank < cut)).double() * share
+                rank = rank.double()
+                sums |= _named(name, cut, gain, gain / torch.log2(rank + 2), gain / (rank + 1))
+            sums |= _named("corrected", cut, *_corrected(items_before, group, hit, cut))
         return sums
 
 
-def _corrected(before: Tensor, group: Tensor, found: Tensor, cut: int) -> tuple[Tensor, Tensor, Tensor]:
-    place = before[:, None] + torch.arange(cut, device=before.device)  # the places of the SID's items, from 0
-    inside = (place < torch.minimum(before + group, torch.full_like(group, cut))[:, None]) & found[:, None]
+def _corrected(items_before: Tensor, group: Tensor, hit: Tensor, cut: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Hits, NDCG and MRR of each user, (n,): means over the orders of the target's group."""
+    rank = items_before[:, None] + torch.arange(cut, device=group.device)  # of the group's items, from 0
+    inside = (rank < torch.minimum(items_before + group, torch.full_like(group, cut))[:, None]) & hit[:, None]
     share = inside.double() / group[:, None].double()
-    place = place.double()
-    return share.sum(1), (share / torch.log2(place + 2)).sum(1), (share / (place + 1)).sum(1)
+    rank = rank.double()
+    return share.sum(1), (share / torch.log2(rank + 2)).sum(1), (share / (rank + 1)).sum(1)
 
 
 def _named(name: str, cut: int, hits: Tensor, ndcg: Tensor, mrr: Tensor) -> dict[str, Tensor]:

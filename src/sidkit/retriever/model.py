@@ -1,8 +1,8 @@
-"""TIGER's model: T5 as transformers builds it, and the same weights laid out for sidkit's own forward pass.
+"""TIGER's model: T5 as transformers builds it, and the same weights laid out for sidkit's forward pass.
 
-Weights live in a dictionary of tensors whose first axis is the run, so that several models of one shape are trained at
-once; layers are stacked, queries, keys and values joined, and matrices stand as (in, out). `to_state` and `from_state`
-translate to and from the names and shapes of `T5ForConditionalGeneration`.
+Weights are a dictionary of tensors whose first axis is the run, so that several models of one shape are trained at
+once; layers are stacked, queries, keys and values joined, and matrices have shape (in, out). `to_state` and
+`from_state` translate to and from the names and shapes of `T5ForConditionalGeneration`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def build_t5(shape: Shape, vocabulary: int, state: Mapping[str, Any] | None = No
 
 
 def new_weights(shape: Shape, vocabulary: int, seed: int) -> Weights:
-    """Fresh weights of one run, as transformers initialises T5, with the seed set before."""
+    """Fresh weights of one run, as transformers initialises T5 after the seed is set."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return from_state(build_t5(shape, vocabulary).state_dict(), shape)
@@ -96,7 +96,7 @@ def from_state(state: Mapping[str, Any], shape: Shape) -> Weights:
     """The weights of a T5's state_dict, as one run."""
 
     def matrices(side: str, names: list[str]) -> Any:
-        """(layers, in, out) of matrices that stand beside each other."""
+        """(layers, in, out): the named matrices of every layer, joined along their outputs."""
         layers = [
             torch.cat([state[f"{side}.block.{i}.layer.{name}.weight"].T for name in names], 1)
             for i in range(shape.layers)

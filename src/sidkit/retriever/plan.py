@@ -16,16 +16,16 @@ __all__ = ["Plan"]
 class Plan:
     """Adam on every prefix of every training sequence; the epoch with the best validation NDCG@20 is kept.
 
-    The defaults are the paper's but for three things: its pipeline sets the seed after the model is built, here it is
-    set before; it generates any tokens and computes in float32, here SIDs of items alone are generated, and matrix
+    The defaults are the paper's but for three things: its pipeline sets the seed after the model is built, generates
+    any tokens and computes in float32; here the seed is set before, only SIDs of items are generated, and matrix
     products on a GPU are in bfloat16.
 
     patience       epochs without a better validation figure before training stops
-    history        items of a history that are used: the latest
+    history        latest items of a history that are used
     beams          SIDs generated per user, in validation and test
     constrained    whether only SIDs of items can be generated
     precision      of matrix products on a GPU: bfloat16, which "auto" is, or float32; on a CPU they are float32
-    seed           decides first weights, order and dropout
+    seed           decides first weights, order of examples and dropout
     """
 
     shape: Shape = field(default_factory=Shape)

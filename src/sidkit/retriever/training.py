@@ -1,208 +1,192 @@
-"""The training loop: epochs over a stack of runs, each kept at its best epoch, stopped and replaced on its own."""
+"""The schedule of a training: epochs over a stack of runs, each of which starts, is kept at its best epoch, and stops
+independently of the others."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from statistics import fmean
 from typing import Any
-
-import numpy as np
-import torch
 
 from ..data.sequences import Sequences
 from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint
 from ..progress import Progress, Silent
-from ..sids.table import SidTable
 from .data import Split, Vocabulary, examples, require_known
-from .evaluation import Evaluator, Panel
+from .device import dtype_of
+from .evaluation import Evaluator, JointEvaluator
 from .metrics import Tally
-from .model import Weights, new_weights, one_run
 from .network import in_dtype
 from .plan import Plan
-from .stack import Stack, dtype_of
+from .resume import save_run, start_run
+from .runs import Outcome, TrainingRun, progress_note
+from .stack import Stack
 
-__all__ = ["Job", "Outcome", "identity", "train_stack"]
-
-CHOSEN_BY = "item_ndcg@20"
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One run: a table of SIDs and a seed. The seed decides first weights and the order of examples."""
-
-    name: str
-    table: SidTable
-    seed: int
-
-
-@dataclass(eq=False)
-class Outcome:
-    """A run as it goes, and when it is done its test figures."""
-
-    job: Job
-    epoch: int = 0  # epochs done
-    best: float = -1.0
-    best_epoch: int = 0
-    weights: Weights = field(default_factory=dict)  # of the best epoch, float32
-    log: list[dict[str, Any]] = field(default_factory=list)
-    seconds: float = 0.0
-    test: Tally | None = None
-    finished: bool = False  # stopped by itself, not by a deadline
-
-    def consider(self, value: float, weights: Callable[[], Weights]) -> None:
-        if value > self.best:
-            self.best, self.best_epoch, self.weights = value, self.epoch, weights()
-
-    def is_over(self, plan: Plan) -> bool:
-        return self.epoch >= plan.epochs or self.epoch - self.best_epoch >= plan.patience
+__all__ = ["train_stack"]
 
 
 def train_stack(
-    jobs: Sequence[Job],
+    runs: Sequence[TrainingRun],
     sequences: Sequences,
     plan: Plan,
     device: Any,
     at_once: int = 1,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
-    told: Callable[[Outcome], None] = lambda outcome: None,
+    report: Callable[[Outcome], None] = lambda outcome: None,
     deadline: float | None = None,
 ) -> Iterator[Outcome]:
-    """Train jobs whose SIDs have the same sizes, `at_once` of them side by side; yields each when it has stopped.
+    """Train runs whose SIDs have the same sizes, `at_once` of them in one stack; yields each when it has stopped.
 
-    told is called after every epoch of every run. Past the deadline (time.monotonic) what runs is yielded as it is, not
-    `finished`; no job is started that would meet it, going by those that stopped. A checkpoint serves a single job.
+    report is called after every epoch of every run. Past the deadline (time.monotonic) the runs in the stack are
+    yielded as they are, not `finished`; a run is not started if it would meet the deadline, judged by the mean length
+    of those that stopped.
     """
-    sizes = _check(jobs, sequences, plan)
-    progress, waiting = progress or Silent(), list(jobs)
-    stack = Stack(sequences, Vocabulary(sizes), plan, min(at_once, len(jobs)), device)
-    n, running = len(stack.examples), dict[int, Outcome]()
-    judges: dict[int, Evaluator] = {}
-    panel: Panel | None = None
-    progress.start("train", n * plan.epochs * len(jobs))
-    late, lengths, pace = False, list[int](), 0.0  # epochs of the runs that stopped, and seconds of the last one
-    while True:
-        if lengths and deadline is not None and time.monotonic() + fmean(lengths) * pace > deadline:
-            waiting.clear()
-        for run in range(stack.runs):
-            if waiting and run not in running and not late:
-                running[run] = _start(stack, run, waiting.pop(0), plan, checkpoint)
-                judges[run] = Evaluator(running[run].job.table, sequences, "valid", plan.history, device)
-                progress.advance(running[run].epoch * n)
-        over = [run for run, outcome in running.items() if outcome.is_over(plan) or late]
-        for run in over:
-            outcome = running.pop(run)
-            outcome.finished = outcome.is_over(plan)
-            lengths.append(outcome.epoch)
-            outcome.test = _test(outcome, sequences, plan, device)
-            progress.advance((plan.epochs - outcome.epoch) * n)
+    schedule = Schedule(runs, sequences, plan, device, at_once, progress or Silent(), checkpoint, report, deadline)
+    while schedule.admit():
+        yield from schedule.retire()
+        if schedule.is_ready():
+            schedule.shrink()
+            schedule.train_epoch()
+
+
+class Schedule:
+    """Which runs wait, which are in the stack, and what happens between two epochs."""
+
+    def __init__(
+        self,
+        runs: Sequence[TrainingRun],
+        sequences: Sequences,
+        plan: Plan,
+        device: Any,
+        at_once: int,
+        progress: Progress,
+        checkpoint: Checkpoint | None,
+        report: Callable[[Outcome], None],
+        deadline: float | None,
+    ) -> None:
+        sizes = _check(runs, sequences, plan)
+        self.sequences, self.plan, self.device = sequences, plan, device
+        self.progress, self.checkpoint, self.report, self.deadline = progress, checkpoint, report, deadline
+        self.waiting = list(runs)
+        self.running: dict[int, Outcome] = {}  # by index in the stack
+        self.evaluators: dict[int, Evaluator] = {}
+        self.together: JointEvaluator | None = None
+        self.lengths: list[int] = []  # epochs of the runs that stopped
+        self.pace = 0.0  # seconds of the last epoch
+        self.late = False
+        self.stack = Stack(sequences, Vocabulary(sizes), plan, min(at_once, len(runs)), device)
+        self.examples = len(self.stack.examples)
+        progress.start("train", self.examples * plan.epochs * len(runs))
+
+    def admit(self) -> bool:
+        """Start waiting runs at the free indices of the stack; False if nothing is left to train."""
+        if self._would_be_late():
+            self.waiting.clear()
+        for index in range(self.stack.runs):
+            if self.waiting and index not in self.running:
+                run = self.waiting.pop(0)
+                outcome = start_run(self.stack, index, run, self.checkpoint)
+                self.running[index] = outcome
+                self.evaluators[index] = self._evaluator(run, "valid")
+                self.progress.advance(outcome.epoch * self.examples)
+        return bool(self.running)
+
+    def retire(self) -> Iterator[Outcome]:
+        """Take the runs that are over out of the stack, and test them."""
+        for index in [index for index, outcome in self.running.items() if self.late or outcome.is_over(self.plan)]:
+            outcome = self.running.pop(index)
+            outcome.finished = outcome.is_over(self.plan)
+            outcome.test = self._test(outcome)
+            self.lengths.append(outcome.epoch)
+            self.progress.advance((self.plan.epochs - outcome.epoch) * self.examples)
             yield outcome
-        if over and waiting and not late:
-            continue  # others take their places
-        if not running:
+
+    def is_ready(self) -> bool:
+        """Whether runs are in the stack, and none could be admitted beside them."""
+        return bool(self.running) and not (self.waiting and len(self.running) < self.stack.runs)
+
+    def shrink(self) -> None:
+        """Move the runs that are left, in their order, to a stack of their number if that pays."""
+        if not self.stack.too_large(len(self.running)):
             return
-        if stack.too_large(len(running)):
-            stack = _smaller(stack, running)
-            judges = dict(enumerate(judges[run] for run in running))
-            running = dict(enumerate(running.values()))
+        large, small = self.stack, self.stack.resized(len(self.running))
+        for index, (old, outcome) in enumerate(self.running.items()):
+            codes, step = outcome.run.table.codes, int(large.step[old])
+            small.put(index, large.weights_of(old), codes, large.moments_of(old), step)
+        self.stack = small
+        self.evaluators = dict(enumerate(self.evaluators[index] for index in self.running))
+        self.running = dict(enumerate(self.running.values()))
+
+    def train_epoch(self) -> None:
+        """One epoch of every run in the stack: train, validate, record, save."""
         began = time.monotonic()
-        lead = next(iter(running.values()))  # an empty place repeats it
-        state = [running.get(run, lead) for run in range(stack.runs)]
-        for steps in stack.epoch([one.job.seed for one in state], [one.epoch for one in state]):
-            progress.advance(steps * stack.layout.slots * len(running))
-        losses, speed = stack.losses(), n * len(running) / (time.monotonic() - began)
-        weights = {name: value.detach()[list(running)] for name, value in stack.copies.items()}
-        together = [judges[run] for run in running]
-        panel = panel if panel is not None and panel.judges == together else Panel(together)
-        tallies = panel(weights, plan.shape, plan.beams, plan.constrained)
-        for (run, outcome), tally in zip(running.items(), tallies, strict=True):
-            outcome.epoch += 1
-            if not math.isfinite(losses[run]):
-                raise SpecError(f"the loss became {losses[run]} in epoch {outcome.epoch}; lower learning_rate")
-            figures = tally.means()
-            outcome.consider(figures[CHOSEN_BY], partial(stack.kept, run))
-            outcome.log.append({"epoch": outcome.epoch, "loss": losses[run], "samples_per_s": speed} | figures)
-            progress.note(_words(outcome))
-        for run, outcome in running.items():
-            outcome.seconds += (time.monotonic() - began) / len(running)
-            told(outcome)
-            if checkpoint is not None and (outcome.is_over(plan) or checkpoint.due()):
-                _save(checkpoint, stack, run, outcome)
-        pace, late = time.monotonic() - began, deadline is not None and time.monotonic() > deadline
+        losses = self._train()
+        speed = self.examples * len(self.running) / (time.monotonic() - began)
+        for (index, outcome), tally in zip(self.running.items(), self._validate(), strict=True):
+            outcome.record(losses[index], speed, tally.means(), partial(self.stack.weights_of, index))
+        self.progress.note(progress_note(list(self.running.values()), len(self.lengths)))
+        self._save((time.monotonic() - began) / len(self.running))
+        self.pace = time.monotonic() - began
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            self.late = True
+            self.waiting.clear()
+
+    def _train(self) -> list[float]:
+        """Every example once; the mean training loss by index in the stack."""
+        lead = next(iter(self.running.values()))  # an index without a run repeats it
+        state = [self.running.get(index, lead) for index in range(self.stack.runs)]
+        for steps in self.stack.epoch([one.run.seed for one in state], [one.epoch for one in state]):
+            self.progress.advance(steps * self.stack.layout.slots * len(self.running))
+        losses = self.stack.losses()
+        for index, outcome in self.running.items():
+            if not math.isfinite(losses[index]):
+                raise SpecError(f"the loss became {losses[index]} in epoch {outcome.epoch + 1}; lower learning_rate")
+        return losses
+
+    def _validate(self) -> list[Tally]:
+        """The validation figures of all runs, in one sweep over the users."""
+        evaluators = [self.evaluators[index] for index in self.running]
+        if self.together is None or self.together.evaluators != evaluators:
+            self.together = JointEvaluator(evaluators)
+        weights = {name: value.detach()[list(self.running)] for name, value in self.stack.copies.items()}
+        return self.together(weights, self.plan.shape, self.plan.beams, self.plan.constrained)
+
+    def _save(self, seconds: float) -> None:
+        """Report every run, and save those that are over, or all if a save is due."""
+        due = self.checkpoint is not None and self.checkpoint.due()
+        for index, outcome in self.running.items():
+            outcome.seconds += seconds
+            self.report(outcome)
+            if self.checkpoint is not None and (due or outcome.is_over(self.plan)):
+                save_run(self.checkpoint, self.stack, index, outcome)
+
+    def _test(self, outcome: Outcome) -> Tally:
+        """The test figures of the best epoch's weights."""
+        weights = in_dtype(outcome.weights, dtype_of(self.plan.precision, self.device))
+        evaluator = self._evaluator(outcome.run, "test")
+        return evaluator(weights, self.plan.shape, self.plan.beams, self.plan.constrained)
+
+    def _evaluator(self, run: TrainingRun, split: Split) -> Evaluator:
+        return Evaluator(run.table, self.sequences, split, self.plan.history, self.device)
+
+    def _would_be_late(self) -> bool:
+        """Whether a run that starts now would meet the deadline."""
+        if self.deadline is None or not self.lengths:
+            return False
+        return time.monotonic() + fmean(self.lengths) * self.pace > self.deadline
 
 
-def _check(jobs: Sequence[Job], sequences: Sequences, plan: Plan) -> tuple[int, ...]:
-    sizes = {job.table.sizes for job in jobs}
+def _check(runs: Sequence[TrainingRun], sequences: Sequences, plan: Plan) -> tuple[int, ...]:
+    """The sizes that the SIDs of all runs have, if they and the sequences can be trained on."""
+    sizes = {run.table.sizes for run in runs}
     if len(sizes) != 1:
-        raise InputError(f"jobs trained side by side need SIDs of the same sizes, not {sorted(sizes)}")
+        raise InputError(f"runs trained at once need SIDs of the same sizes, not {sorted(sizes)}")
     require_known(sequences)
     splits: tuple[tuple[Split, int], ...] = (("train", 4), ("valid", 3))
     for split, least in splits:
         if not len(examples(sequences, split, plan.history)):
             raise InputError(f"no sequence has the {least} items that the {split} split needs")
     return next(iter(sizes))
-
-
-def _smaller(stack: Stack, running: dict[int, Outcome]) -> Stack:
-    """A stack of the running runs alone, in their order."""
-    small = Stack(stack.sequences, stack.vocabulary, stack.plan, len(running), stack.device)
-    for place, (run, outcome) in enumerate(running.items()):
-        first, second = (one_run(part, run) for part in stack.moments)
-        small.place(place, stack.kept(run), outcome.job.table.codes, (first, second), int(stack.step[run]))
-    return small
-
-
-def _start(stack: Stack, run: int, job: Job, plan: Plan, checkpoint: Checkpoint | None) -> Outcome:
-    outcome = Outcome(job)
-    found = checkpoint.load("train") if checkpoint is not None else None
-    if found is None:
-        stack.place(run, new_weights(plan.shape, len(stack.vocabulary), job.seed), job.table.codes)
-        return outcome
-    arrays, facts = found
-    parts: dict[str, Weights] = {part: {} for part in ("now", "first", "second", "best")}
-    for name, value in arrays.items():
-        part, _, key = name.partition("/")
-        parts[part][key] = torch.as_tensor(value)
-    stack.place(run, parts["now"], job.table.codes, (parts["first"], parts["second"]), facts["step"])
-    outcome.weights = {name: value.to(stack.device) for name, value in parts["best"].items()}
-    for name in ("epoch", "best", "best_epoch", "log", "seconds"):
-        setattr(outcome, name, facts[name])
-    return outcome
-
-
-def _save(checkpoint: Checkpoint, stack: Stack, run: int, outcome: Outcome) -> None:
-    first, second = (one_run(part, run) for part in stack.moments)
-    parts = {"now": stack.kept(run), "first": first, "second": second, "best": outcome.weights}
-    arrays = {f"{part}/{name}": value.cpu().numpy() for part, held in parts.items() for name, value in held.items()}
-    facts = {name: getattr(outcome, name) for name in ("epoch", "best", "best_epoch", "log", "seconds")}
-    checkpoint.save("train", arrays, facts | {"step": int(stack.step[run])})
-
-
-def _test(outcome: Outcome, sequences: Sequences, plan: Plan, device: Any) -> Tally:
-    """The test figures of the best epoch's weights."""
-    judge = Evaluator(outcome.job.table, sequences, "test", plan.history, device)
-    weights = in_dtype(outcome.weights, dtype_of(plan.precision, device))
-    return judge(weights, plan.shape, plan.beams, plan.constrained)
-
-
-def _words(outcome: Outcome) -> str:
-    """Two short lines, so that a bar of 80 columns still has room for the speed and the time left."""
-    last = outcome.log[-1]
-    return (
-        f"epoch {outcome.epoch}, loss {last['loss']:.4f},\n"
-        f"NDCG@20 {last[CHOSEN_BY]:.4f}, best {outcome.best:.4f} at {outcome.best_epoch}"
-    )
-
-
-def identity(table: SidTable, sequences: Sequences, plan: Plan) -> str:
-    """Which training this is; the number of epochs may be raised in between."""
-    digest = hashlib.sha256(repr((table.sizes, sorted(asdict(replace(plan, epochs=1)).items()))).encode())
-    for array in (table.codes, sequences.rows, sequences.starts):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

@@ -25,15 +25,16 @@ def find_bad_rows(
 ) -> dict[int, str]:
     """Row number -> what is wrong with it, for every row that holds NaN or infinity or is zero.
 
-    look, where given, sees every chunk in passing; dtype is what is computed in, if not the rows' own.
+    look, where given, sees the good rows of every chunk; dtype is what is computed in, if not the rows' own.
     """
     report, start, bad = progress or Silent(), 0, {}
-    for x in source.chunks(CHUNK):
-        if look is not None:
-            look(x)
-        x = _as(x, dtype)
-        for row in np.flatnonzero(~_usable(x)):
+    for chunk in source.chunks(CHUNK):
+        x = _as(chunk, dtype)
+        usable = _usable(x)
+        for row in np.flatnonzero(~usable):
             bad[start + int(row)] = _complaint(x[row])
+        if look is not None:
+            look(chunk if usable.all() else chunk[usable])
         start += len(x)
         report.advance(len(x))
     return bad
@@ -42,7 +43,10 @@ def find_bad_rows(
 def require_good_rows(
     source: Source, progress: Progress | None = None, look: Look | None = None, dtype: Any = None
 ) -> None:
-    """An error that counts the bad rows and names the first few, or nothing."""
+    """An error that counts the bad rows and names the first few, or nothing. Rows that were checked are not read."""
+    if getattr(source, "checked", False) and look is None and dtype in (None, source.dtype):
+        (progress or Silent()).advance(source.shape[0])
+        return
     bad = find_bad_rows(source, progress, look, dtype)
     if bad:
         raise bad_rows_error(source, bad)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from torch import Tensor
 from ..engine.cuda import engine as cuda
 from ..progress import Progress, Silent
 from .cuda_memory import Held, Resident, Streamed, require_good_rows
-from .seam import Carrier, Sums, choose
+from .seam import Carrier, HasStages, Sums, choose, leading_steps
 
-__all__ = ["DeviceRows", "Resident", "Streamed", "on_device"]
+__all__ = ["DeviceRows", "Resident", "Streamed", "fused", "on_device"]
 
 SPARE = 1100 << 20  # bytes of device memory for rows at work
 
@@ -61,7 +62,7 @@ class DeviceRows:
 
         precision says what f can do with: "fp16" or "bf16" give it rows rounded to 16 bits, where they have length one.
         """
-        coarse = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision) if self._steps().unit else None
+        coarse = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision) if self._plan.unit else None
         if precision != "fp32":
             self.scored_in.add(precision if coarse else "tf32")
         total: list[Tensor] = []
@@ -72,7 +73,7 @@ class DeviceRows:
         return tuple(a.cpu().numpy() for a in total)
 
     def map(self, stage: Carrier) -> DeviceRows:
-        if hasattr(stage, "stages"):  # a chain: each level's pass rebuilds its rows in one kernel
+        if isinstance(stage, HasStages):  # one by one: each level's pass rebuilds its rows in one kernel
             rows = self
             for part in stage.stages:
                 rows = rows.map(part)
@@ -94,8 +95,7 @@ class DeviceRows:
         for start in range(0, len(order), n):
             yield self._take(order[start : start + n])
 
-    def beside(self, x: NDArray[Any]) -> DeviceRows:
-        """Rows of a matrix, on the same device."""
+    def rows_of(self, x: NDArray[Any]) -> DeviceRows:
         held = Resident(torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self.held.device))
         return DeviceRows(held, spare=self.spare)
 
@@ -147,35 +147,32 @@ class DeviceRows:
             self._filled[dtype] = buffer
 
     def _carried(self, x: Tensor, codes: Tensor, start: int, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
-        done, steps = self._plan()
+        done, plan = self._fused
         out = torch.empty(x.shape, dtype=dtype, device=x.device) if out is None else out
         if done == len(self.stages):
-            return cuda.carried(x, steps, codes, start, out)
-        x = cuda.carried(x, steps, codes, start)
+            return cuda.carried(x, plan, codes, start, out)
+        x = cuda.carried(x, plan, codes, start)
         seen = sum(len(stage.sizes) for stage in self.stages[:done])
         for stage in self.stages[done:]:
             seen += len(stage.sizes)
             x = stage.carry(x, codes[:seen, start : start + len(x)].T)
         return out.copy_(x)
 
-    def _steps(self) -> cuda.Steps:
-        done, steps = self._plan()
-        return steps if done == len(self.stages) else cuda.Steps()
+    @property
+    def _plan(self) -> cuda.CarryPlan:
+        """The plan for all stages; an empty one where a stage needs more than the kernel."""
+        done, plan = self._fused
+        return plan if done == len(self.stages) else cuda.CarryPlan()
 
-    def _plan(self) -> tuple[int, cuda.Steps]:
-        """How many stages one kernel can do, from the first on, and how."""
-        if "plan" not in self.__dict__:
-            parts: list[Any] = []
-            seen = 0
-            for stage in self.stages:
-                seen += len(stage.sizes)
-                part = _part(stage, seen - 1)
-                if part is None:
-                    break
-                parts.append(part)
-            example = torch.empty(0, self.shape[1], device=self.held.device)
-            self.__dict__["plan"] = len(parts), cuda.steps(parts, example)
-        return self.__dict__["plan"]  # type: ignore[no-any-return]
+    @cached_property
+    def _fused(self) -> tuple[int, cuda.CarryPlan]:
+        return fused(self.stages, torch.empty(0, self.shape[1], device=self.held.device))
+
+
+def fused(stages: Sequence[Carrier], x: Tensor) -> tuple[int, cuda.CarryPlan]:
+    """How many stages, from the first on, one kernel can carry rows like x through, and the plan for it."""
+    steps = leading_steps(stages)
+    return len(steps), cuda.plan_carry(steps, x)
 
 
 def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progress | None = None) -> DeviceRows:
@@ -201,18 +198,3 @@ def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progre
         start += len(part)
     x = torch.empty(n, d, device=place) if x is None else x
     return DeviceRows(Resident(x), spare=spare, progress=report)
-
-
-def _part(stage: Carrier, column: int) -> tuple[Any, int, float, bool] | None:
-    """A stage as a step of the carrying kernel: (codewords, column of codes, keep, normalize); None for others."""
-    from ..stages.cluster.kmeans import Centroids
-    from ..stages.level import FittedLevel
-    from ..stages.prepare import FittedNormalize, FittedRemoveMean
-
-    if isinstance(stage, FittedNormalize):
-        return None, -1, 0.0, True
-    if isinstance(stage, FittedRemoveMean):
-        return stage.mean, -1, 0.0, True
-    if isinstance(stage, FittedLevel) and isinstance(stage.clusters, Centroids):
-        return stage.clusters.centroids, column, stage.spec.rule.keep, stage.spec.rule.normalize
-    return None

@@ -75,6 +75,9 @@ class LocalRows:
     def prepare(self, work: float) -> None:
         native.prepare(work)
 
+    def ran_on(self) -> dict[str, Any]:
+        return {"device": "cpu", "threads": native.threads()}
+
     def _parts(self, f: Callable[[Array, Array], Sums]) -> Iterator[Sums]:
         for rows, x in self._chunks():
             part = f(x, self._codes_of(rows))
@@ -100,10 +103,10 @@ class LocalRows:
         return x
 
     @cached_property
-    def _chain(self) -> tuple[int, native.Chain]:
+    def _chain(self) -> tuple[int, native.CarryChain]:
         """How many stages, from the first on, one sweep of the kernels can do, and how."""
         steps = leading_steps(self.stages)
-        return len(steps), native.Chain(steps)
+        return len(steps), native.CarryChain(steps)
 
     def _codes_of(self, rows: Any) -> NDArray[np.int32]:
         n = len(range(*rows.indices(self.shape[0]))) if isinstance(rows, slice) else len(rows)

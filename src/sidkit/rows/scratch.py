@@ -21,34 +21,28 @@ from numpy.typing import NDArray
 from ..progress import Progress
 from .checks import require_good_rows
 from .chunks import read_ahead
-from .sources import Source, Wrapped, require_rows
+from .sources import Source, Wrapped, is_slow, require_rows
 
-__all__ = ["Scratch", "checked_copy"]
+__all__ = ["Copy", "Scratch", "checked_copy"]
 
 ROOM = 1.2  # times the bytes of the rows that must be free on the disk
 
 
 def checked_copy(source: Source, folder: Path | None, progress: Progress) -> Source:
     """The source, every row checked; as a copy in a scratch file if it is slow to read and there is room for one."""
-    n, d = source.shape
-    file = _unnamed_file(folder, n * d * source.dtype.itemsize) if getattr(source, "slow", False) else None
-    if file is None:
-        require_good_rows(source, progress)
+    if getattr(source, "checked", False):  # and copied, if there was room
+        progress.advance(source.shape[0])
         return source
-    kept, copy = Scratch(source, file), _Copy(file)
-    require_good_rows(source, progress, copy)
-    return source if copy.failed else kept
+    copy = Copy(source, folder)
+    require_good_rows(source, progress, copy.add)
+    return copy.of(source)
 
 
 @dataclass(frozen=True, eq=False)
 class Scratch(Wrapped):
     """The rows of a source, read from their copy."""
 
-    file: IO[bytes] = field(repr=False)
-
-    def __del__(self) -> None:
-        with suppress(OSError):  # what a full disk kept from being written
-            self.file.close()
+    copy: Copy = field(repr=False)
 
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return read_ahead(self._chunks(size, start))
@@ -70,26 +64,44 @@ class Scratch(Wrapped):
     def _read(self, x: NDArray[Any], row: int) -> None:
         place, left = row * self.shape[1] * self.dtype.itemsize, x.data.cast("B")
         while left:
-            got = os.preadv(self.file.fileno(), [left], place)
+            got = os.preadv(self.copy.fileno(), [left], place)
             if not got:
                 raise OSError("a scratch file ended early")
             place, left = place + got, left[got:]
 
 
-class _Copy:
-    """Writes chunks to a file. A full disk ends the copying, not the reading."""
+class Copy:
+    """A scratch file that rows are appended to, if their source is slow to read and there is room for them.
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-        self.failed = False
+    A full disk ends the copying, not the reading. The file is closed, and gone, when nothing reads from it any more.
+    """
 
-    def __call__(self, x: NDArray[Any]) -> None:
+    def __init__(self, source: Source, folder: Path | None) -> None:
+        n, d = source.shape
+        self._file = _unnamed_file(folder, n * d * source.dtype.itemsize) if is_slow(source) else None
+        self._failed = self._file is None
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):  # what a full disk kept from being written
+                self._file.close()
+
+    def add(self, x: NDArray[Any]) -> None:
         try:
-            if not self.failed:
-                self.file.write(np.ascontiguousarray(x).data.cast("B"))
-                self.file.flush()
+            if self._file is not None and not self._failed:
+                self._file.write(np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
+                self._file.flush()
         except OSError:
-            self.failed = True
+            self._failed = True
+
+    def of(self, source: Source) -> Source:
+        """The source, whose rows were added, read from this copy; the source itself where there is no copy."""
+        return source if self._failed else Scratch(source, self)
+
+    def fileno(self) -> int:
+        if self._file is None:
+            raise OSError("there is no scratch file")
+        return self._file.fileno()
 
 
 def _unnamed_file(folder: Path | None, size: int) -> IO[bytes] | None:

@@ -14,17 +14,20 @@ dropped. So memory holds one chunk and a few bytes of codes a row, whatever N is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import native
+from ..engine.steps import CarryStep
 from ..geometry import Array
 
 __all__ = [
     "CHUNK",
     "Carrier",
+    "HasStages",
+    "HasTaken",
+    "MakesRows",
     "Rows",
     "Sums",
     "Taken",
@@ -68,6 +71,22 @@ class Taken(NamedTuple):
     book: Callable[[Array], Any] | None = None  # the codebook that decides its token, ready for rows like these
 
 
+@runtime_checkable
+class HasStages(Protocol):
+    """Several fitted stages as one."""
+
+    @property
+    def stages(self) -> tuple[Carrier, ...]: ...
+
+
+@runtime_checkable
+class HasTaken(Protocol):
+    """A fitted stage that is a vector taken away and a scaling; None where this one is not."""
+
+    @property
+    def taken(self) -> Taken | None: ...
+
+
 class Rows(Protocol):
     """Rows wherever they live: one array, a file, a GPU, a cluster."""
 
@@ -99,6 +118,14 @@ class Rows(Protocol):
         """Get ready for so many multiply-adds, by compiling kernels if they pay for it."""
 
 
+@runtime_checkable
+class MakesRows(Protocol):
+    """Rows that live elsewhere than in this process's memory, and can take a matrix there."""
+
+    def rows_of(self, x: NDArray[Any]) -> Rows:
+        """The rows of a matrix (n, d), where these rows live."""
+
+
 def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:
     """The sum of so many parts, each half of them first. A machine that has one half gets the same bits for it."""
     if count < 2:
@@ -108,17 +135,17 @@ def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:
     return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
-def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[native.Step]:
+def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[CarryStep]:
     """The stages that are a vector taken away, up to the first that is not; with their codebooks if x is given."""
-    steps: list[native.Step] = []
+    steps: list[CarryStep] = []
     seen = 0
     for stage in stages:
-        taken: Taken | None = getattr(stage, "taken", None)
+        taken = stage.taken if isinstance(stage, HasTaken) else None
         if taken is None or len(stage.sizes) > 1:
             break
         seen += len(stage.sizes)
         book = taken.book(x) if x is not None and taken.book is not None else None
-        steps.append(native.Step(taken.vectors, taken.keep, taken.normalize, seen - 1 if stage.sizes else -1, book))
+        steps.append(CarryStep(taken.vectors, taken.keep, taken.normalize, seen - 1 if stage.sizes else -1, book))
     return steps
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..geometry import compute_dtype
 
-__all__ = ["ArraySource", "Source", "Window", "Wrapped", "require_rows"]
+__all__ = ["ArraySource", "HasSpeed", "Source", "Window", "Wrapped", "is_slow", "require_rows"]
 
 
 @runtime_checkable
@@ -34,6 +34,19 @@ class Source(Protocol):
 
     def name(self, row: int) -> str:
         """What a user calls this row: "row 12", "item 'B00X' (row 12 of items.parquet)"."""
+
+
+@runtime_checkable
+class HasSpeed(Protocol):
+    """A source that knows whether it is slow to read; others are taken to be fast."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether reading takes so long that rows which are read often are worth a copy."""
+
+
+def is_slow(source: Source) -> bool:
+    return isinstance(source, HasSpeed) and source.slow
 
 
 @dataclass(frozen=True)
@@ -77,8 +90,7 @@ class Wrapped:
 
     @property
     def slow(self) -> bool:
-        """Whether reading takes so long that rows which are read often are worth a copy."""
-        return getattr(self.source, "slow", False)
+        return is_slow(self.source)
 
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return self.source.chunks(size, start)

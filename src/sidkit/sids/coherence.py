@@ -14,7 +14,7 @@ from .prefixes import prefix_numbers, require_codes
 
 __all__ = ["coherence"]
 
-CHUNK = 1 << 13  # rows, or group means, at once
+CHUNK = 1 << 13  # rows, or group means, in memory at once
 Floats = NDArray[np.float64]
 
 
@@ -27,15 +27,15 @@ def coherence(
         PD = log 2 / (M (M - 1)) sum_{a<b} exp(-t (1 - cos(p_a, p_b))),   p_a the mean vector of group a
 
     sc_per_group        per level; higher is better, in [-1, 1]; None where every item is alone
-    pd_per_group_pair   per level; lower is better, in [-2 t, 0]; None where there is but one group
-    groups              per level, how many groups there are
-    groups_of_several   per level, how many of them count for SC
-    groups_compared     per level, how many were compared for PD: all, or a draw of `groups` where there are more
-    sc, pd              their means over the levels that have one, as the paper's loss averages them
+    pd_per_group_pair   per level; lower is better, in [-2 t, 0]; None where there is only one group
+    groups              per level, number of groups
+    groups_of_several   per level, groups of two items or more, which count for SC
+    groups_compared     per level, groups compared for PD: all, or a random sample of `groups` where there are more
+    sc, pd              means over the levels that have a value, as the paper's loss averages them
 
-    vectors (n, d) are the items' embeddings, or what stands for them; codes (n, levels). A zero vector has cosine 0
-    with everything. SC is exact without forming pairs: the cosines of a group add up to
-    (|sum u|^2 - sum |u|^2) / 2, u = v / |v|. Rows are read a chunk at a time, so vectors may be memory-mapped.
+    vectors: (n, d), the items' embeddings; codes: (n, levels). A zero vector has cosine 0 with every other.
+    SC is exact without forming pairs: the cosines of a group add up to (|sum u|^2 - sum |u|^2) / 2, u = v / |v|.
+    Rows are read a chunk at a time, so vectors may be memory-mapped.
     """
     array = require_codes(codes, sizes)
     if vectors.ndim != 2 or len(vectors) != len(array):
@@ -43,12 +43,12 @@ def coherence(
     if groups < 2:
         raise SpecError(f"PD compares groups; it needs at least 2, not {groups}")
     numbers = prefix_numbers(array, sizes)
-    order = np.argsort(numbers[-1], kind="stable")  # one order in which the groups of every level lie together
+    order = np.argsort(numbers[-1], kind="stable")  # in this order the items of a group are adjacent, at every level
     levels = [_level(vectors, order, number[order], t, groups, seed) for number in numbers]
     report: dict[str, Any] = {key: [level[key] for level in levels] for key in levels[0]}
     for short, key in (("sc", "sc_per_group"), ("pd", "pd_per_group_pair")):
-        there = [value for value in report[key] if value is not None]
-        report[short] = sum(there) / len(there) if there else None
+        known = [value for value in report[key] if value is not None]
+        report[short] = sum(known) / len(known) if known else None
     return report
 
 
@@ -62,12 +62,12 @@ def _level(
     if total > most:
         compared = np.sort(np.random.default_rng(seed).choice(total, most, replace=False))
     cosines, means = 0.0, np.empty((len(compared), vectors.shape[1]))
-    for some, unit_sum, square, plain_sum in _group_sums(vectors, order, starts, ends):
-        count = (ends - starts)[some]
+    for batch, unit_sum, square, plain_sum in _group_sums(vectors, order, starts, ends):
+        count = (ends - starts)[batch]
         pairs = np.maximum(count * (count - 1), 1)
         cosines += float((((unit_sum**2).sum(axis=1) - square) / pairs)[count >= 2].sum())
-        inside = (compared >= some.start) & (compared < some.stop)
-        local = compared[inside] - some.start
+        inside = (compared >= batch.start) & (compared < batch.stop)
+        local = compared[inside] - batch.start
         means[inside] = plain_sum[local] / count[local, None]
     several = int((ends - starts >= 2).sum())
     return {
@@ -82,7 +82,7 @@ def _level(
 def _group_sums(
     vectors: Any, order: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> Iterator[tuple[slice, Floats, Floats, Floats]]:
-    """Runs of whole groups, and per group sum u, sum |u|^2 and sum v: about CHUNK rows are in memory at once."""
+    """Batches of whole groups and, per group, sum u, sum |u|^2 and sum v; about CHUNK rows are in memory at once."""
     first = 0
     while first < len(starts):
         last = max(first + 1, int(np.searchsorted(ends, starts[first] + CHUNK, side="right")))
@@ -102,7 +102,7 @@ def _group_sums(
 
 
 def _discrimination(means: Floats, t: float) -> float:
-    """PD of group means (M, d), a block of rows against all at a time."""
+    """PD of group means (M, d), one block of rows against all at a time."""
     u, total = unit(means), 0.0
     for start in range(0, len(u), 1024):
         block = u[start : start + 1024]

@@ -1,4 +1,4 @@
-"""Codebook quality from codes alone. A metric's name says its denominator."""
+"""Codebook quality from codes alone. A metric's name says its denominator; `metrics.METRICS` describes each."""
 
 from __future__ import annotations
 
@@ -18,51 +18,57 @@ def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, 
     """Named metrics of codes (n, levels) with codebooks of these sizes; with the items' vectors (n, d), SC and PD too.
 
     items                  n
-    distinct_sids          |S|, the number of different full SIDs
-    icr_per_sid            SIDs with exactly one item / |S|             (the paper's ICR, Eq. 19)
-    icr_per_item           items alone on their SID / n                 (OneSearch's ICR)
-    collision_per_item     items that share their SID / n               (1 - icr_per_item)
-    surplus_per_item       (n - |S|) / n                                (the RQ-VAE family's collision rate)
-    items_per_sid          n / |S|
+    distinct_sids          number of different SIDs
+    icr_per_sid            SIDs with exactly one item / distinct SIDs (paper, Eq. 19)
+    icr_per_item           items alone on their SID / items (OneSearch)
+    collision_per_item     items that share their SID / items (CollisionGenRec)
+    surplus_per_item       (items − distinct SIDs) / items (LC-Rec, MiniOneRec)
+    items_per_sid          items / distinct SIDs
     largest_bucket         most items on one SID
-    utilisation            per level, occupied prefixes / product of sizes up to it   (the paper's Util, Eq. 20)
-    prefix_gini            per level, Gini of items over occupied prefixes            (the paper's Gini, Eq. 21)
-    codes_used             per level, codes in use / size
-    entropy_bits           per level, entropy of the token, in bits
-    perplexity             per level, 2^entropy: how many codes are in effective use
-    sc_per_group           per level, mean cosine within prefixes of several items     (R3-VAE's SC; see `coherence`)
-    pd_per_group_pair      per level, how near the prefixes' mean vectors are          (R3-VAE's PD)
+
+    Per level, where a prefix is an item's tokens up to that level:
+
+    codes_used             codes in use / size
+    perplexity             2^entropy: number of codes in effective use
+    entropy_bits           entropy of the token, in bits
+    utilisation            occupied prefixes / product of the sizes up to this level (paper, Eq. 20)
+    prefix_gini            Gini of items over occupied prefixes (paper, Eq. 21)
+    sc_per_group           mean cosine within prefixes of several items (R3-VAE); see `coherence`
+    pd_per_group_pair      log of the mean kernel between the prefixes' mean vectors (R3-VAE)
     """
     array = require_codes(codes, sizes)
     figures = figures_of([occupancy_of(array, sizes)], sizes)
     if vectors is not None:
-        found = coherence(np.asarray(vectors), array, sizes)
-        figures |= {name: found[name] for name in ("sc_per_group", "pd_per_group_pair")}
+        measured = coherence(np.asarray(vectors), array, sizes)
+        figures |= {name: measured[name] for name in ("sc_per_group", "pd_per_group_pair")}
     return figures
 
 
 class Occupancy(NamedTuple):
-    """How some rows lie over prefixes: all that quality needs of them, and it adds if no prefix is in two of them."""
+    """How rows are distributed over prefixes: all that `quality` needs of them.
 
-    buckets: list[tuple[NDArray[np.int64], NDArray[np.int64]]]  # per level: sizes of buckets, and how many have each
+    Occupancies of parts of the rows add up, provided that no prefix occurs in two parts.
+    """
+
+    buckets: list[tuple[NDArray[np.int64], NDArray[np.int64]]]  # per level: bucket sizes, and how often each occurs
     tokens: list[NDArray[np.int64]]  # per level: rows with each code
 
 
 def occupancy_of(codes: NDArray[Any], sizes: Sequence[int]) -> Occupancy:
-    """The spread of codes (n, levels)."""
+    """The occupancy of codes (n, levels)."""
     counts = [np.unique(number, return_counts=True)[1] for number in prefix_numbers(codes, sizes)]
     tokens = [np.bincount(codes[:, level], minlength=size) for level, size in enumerate(sizes)]
     return Occupancy([np.unique(count, return_counts=True) for count in counts], tokens)
 
 
-def figures_of(spreads: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, Any]:
-    """The metrics of `quality` from spreads that have no prefix in common."""
+def figures_of(parts: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, Any]:
+    """The metrics of `quality` from the occupancies of parts that have no prefix in common."""
     levels = range(len(sizes))
-    buckets = [_together([spread.buckets[level] for spread in spreads]) for level in levels]
-    tokens = [sum(spread.tokens[level] for spread in spreads) for level in levels]
+    buckets = [_added([part.buckets[level] for part in parts]) for level in levels]
+    tokens = [sum(part.tokens[level] for part in parts) for level in levels]
     size, times = buckets[-1]
     n, distinct, alone = int(size @ times), int(times.sum()), int(times[size == 1].sum())
-    room = np.cumprod([float(size) for size in sizes])
+    possible = np.cumprod([float(size) for size in sizes])
     bits = [entropy_bits(np.asarray(count)) for count in tokens]
     return {
         "items": n,
@@ -73,7 +79,7 @@ def figures_of(spreads: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, 
         "surplus_per_item": (n - distinct) / n,
         "items_per_sid": n / distinct,
         "largest_bucket": int(size.max()),
-        "utilisation": [int(many.sum()) / float(space) for (_, many), space in zip(buckets, room, strict=True)],
+        "utilisation": [int(times.sum()) / float(most) for (_, times), most in zip(buckets, possible, strict=True)],
         "prefix_gini": [_gini(*bucket) for bucket in buckets],
         "codes_used": [int((np.asarray(count) > 0).sum()) / size for count, size in zip(tokens, sizes, strict=True)],
         "entropy_bits": bits,
@@ -90,17 +96,18 @@ def gini(counts: NDArray[Any]) -> float:
 
 
 def _gini(values: NDArray[Any], times: NDArray[Any]) -> float:
-    """The same, from the different frequencies in order and how often each occurs."""
-    f, many = values.astype(np.float64), times.astype(np.float64)
-    m, before = many.sum(), np.cumsum(many) - many
-    ranks = many * before + many * (many + 1) / 2  # of equal frequencies, added up
-    return float(2 * (ranks @ f) / (m * (f @ many)) - (m + 1) / m)
+    """`gini` of the frequencies `values`, ascending, each of which occurs `times` times."""
+    f, t = values.astype(np.float64), times.astype(np.float64)
+    m, before = t.sum(), np.cumsum(t) - t
+    ranks = t * before + t * (t + 1) / 2  # sum of the ranks of equal frequencies
+    return float(2 * (ranks @ f) / (m * (f @ t)) - (m + 1) / m)
 
 
-def _together(parts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    values, place = np.unique(np.concatenate([value for value, _ in parts]), return_inverse=True)
+def _added(parts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Several (values, times) as one: the different values, ascending, and how often each occurs in all parts."""
+    values, which = np.unique(np.concatenate([value for value, _ in parts]), return_inverse=True)
     times = np.zeros(len(values), np.int64)
-    np.add.at(times, place, np.concatenate([many for _, many in parts]))
+    np.add.at(times, which, np.concatenate([count for _, count in parts]))
     return values, times
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from ..data.formats.vectors import is_list
 from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
 from ..files.address import Remote, locate, replacing
-from .prefixes import prefix_numbers
+from ..files.seal import BLANK_SEAL, seal
+from .prefixes import PrefixIndex
+from .read import read_codes
 from .template import TEMPLATES, Template, read_sid, template_named
 
 __all__ = ["TEMPLATES", "SidTable", "Template"]
@@ -75,23 +78,16 @@ class SidTable:
         prefix = read_sid(sid, self.template) if isinstance(sid, str) else tuple(int(code) for code in sid)
         if len(prefix) > len(self.sizes):
             raise InputError(f"{len(prefix)} codes asked for, but these SIDs have {len(self.sizes)}")
-        low, high = 0, len(self)
-        for level, code in enumerate(prefix):
-            column = self.codes[self._order[low:high], level]
-            low, high = (
-                low + int(np.searchsorted(column, code)),
-                low + int(np.searchsorted(column, code, "right")),
-            )
-        return np.sort(self._order[low:high])
+        low, high = self._index.range_of(prefix)
+        return np.sort(self._index.rows[low:high])
 
     def prefix_counts(self, level: int) -> dict[tuple[int, ...], int]:
         """Occupied prefixes of this many tokens, in order -> how many items share each."""
         if not 1 <= level <= len(self.sizes):
             raise InputError(f"level must lie between 1 and {len(self.sizes)}, not {level}")
-        numbers = prefix_numbers(self.codes, self.sizes)[level - 1]
-        _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
-        prefixes = self.codes[first, :level].tolist()
-        return {tuple(prefix): int(count) for prefix, count in zip(prefixes, counts, strict=True)}
+        bounds = self._index.bounds(level - 1)
+        prefixes = self.codes[self._index.rows[bounds[:-1]], :level].tolist()
+        return dict(zip(map(tuple, prefixes), np.diff(bounds).tolist(), strict=True))
 
     def to_table(self, template: Template | str | None = None) -> Any:
         """As an Arrow table: item_id, codes (list of int32), sid."""
@@ -125,25 +121,22 @@ class SidTable:
         form = self._form(template)
         schema = self._rows(0, 0, form).schema
         schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
-        with replacing(locate(path)) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as file:
-            for start in range(0, len(self), ROW_GROUP):
-                file.write_table(self._rows(start, start + ROW_GROUP, form))
+        with replacing(locate(path)) as temporary:
+            with pq.ParquetWriter(temporary, schema, compression="zstd") as file:
+                for start in range(0, len(self), ROW_GROUP):
+                    file.write_table(self._rows(start, start + ROW_GROUP, form))
+                file.add_key_value_metadata(BLANK_SEAL)
+            seal(temporary)
 
     @classmethod
-    def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
+    def from_parquet(cls, path: str | PathLike[str], sizes: Sequence[int] | None = None) -> SidTable:
         """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
 
-        How its SIDs are written comes from the file too, or is taken to be by letters.
+        How its SIDs are written comes from the file too, or is taken to be by letters. A file that contains its
+        checksum, as `to_parquet` writes it, is verified.
+        path: what `to_parquet` or `sidkit encode` wrote: a file, a folder, a glob pattern, or s3://bucket/sids.
         """
-        try:
-            names = pq.read_schema(path).names if Path(path).is_file() else ["item_id", "codes"]
-            if not {"item_id", "codes"} <= set(names):
-                raise ValueError(f"its columns are {', '.join(names)}")
-            table = pq.read_table(path, columns=["item_id", "codes"])
-        except FileNotFoundError:
-            raise InputError(f"no such file: {path}") from None
-        except (OSError, KeyError, ValueError) as error:
-            raise InputError(f"{path} is not a table of semantic IDs (item_id, codes): {error}") from error
+        table = read_codes(path)
         codes = _matrix_of(table.column("codes"), str(path))
         notes = table.schema.metadata or {}
         kept = notes.get(b"sidkit.sizes")
@@ -155,8 +148,8 @@ class SidTable:
         return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form)
 
     @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        return np.lexsort(self.codes.T[::-1])
+    def _index(self) -> PrefixIndex:
+        return PrefixIndex(self.codes, self.sizes)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:

@@ -54,9 +54,9 @@ class Template:
         """The SID of these codes."""
         return self.begin + self._tokens(codes) + self.end
 
-    def write_prefix(self, codes: Sequence[int]) -> str:
-        """The start of the SIDs that begin with these codes; they may go on."""
-        return self.begin + self._tokens(codes)
+    def write_prefix(self, codes: Sequence[int], levels: int | None = None) -> str:
+        """The beginning of the SIDs that start with these codes; the whole SID if there are `levels` codes."""
+        return self.begin + self._tokens(codes) + (self.end if len(codes) == levels else "")
 
     def parse(self, text: str) -> tuple[int, ...]:
         """The codes of a SID or of a prefix of one; plain forms such as 12-3-77 and [12, 3, 77] are understood too."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .prefixes import prefix_numbers
+from .prefixes import PrefixIndex
 from .table import SidTable
 
 __all__ = ["Trie"]
@@ -33,20 +33,17 @@ class Trie:
     @classmethod
     def of(cls, table: SidTable, within: Any = None) -> Trie:
         """The SIDs of a table, or of a part of its items: `within` holds row numbers or is a mask over rows."""
-        rows = np.arange(len(table)) if within is None else np.asarray(within)
-        rows = np.flatnonzero(rows) if rows.dtype == bool else np.unique(rows)
+        rows = np.arange(len(table))
+        if within is not None:
+            chosen = np.asarray(within)
+            rows = np.flatnonzero(chosen) if chosen.dtype == bool else np.unique(chosen)
         if not len(rows):
             raise InputError("no items are left to choose from")
-        rows = rows[np.lexsort(table.codes[rows].T[::-1])]  # stable: rows of one SID stay in table order
-        numbers = prefix_numbers(table.codes[rows], table.sizes)
-        codes, children, above = [], [], np.zeros(len(rows), np.int64)
-        for level, number in enumerate(numbers):
-            _, first, node = np.unique(number, return_index=True, return_inverse=True)
-            codes.append(table.codes[rows[first], level].astype(np.int64))
-            children.append(np.searchsorted(above[first], np.arange(above[-1] + 2)))
-            above = node
-        bounds = np.searchsorted(above, np.arange(above[-1] + 2))
-        return cls(table.sizes, tuple(codes), tuple(children), rows, bounds)
+        index = PrefixIndex(table.codes[rows], table.sizes, rows)
+        ends = [np.array([0, len(rows)]), *(index.bounds(level) for level in range(index.levels))]
+        children = tuple(np.searchsorted(starts, above) for starts, above in zip(index.starts, ends[:-1], strict=True))
+        codes = tuple(tokens.astype(np.int64) for tokens in index.tokens)
+        return cls(table.sizes, codes, children, index.rows, ends[-1])
 
     def __len__(self) -> int:
         """Distinct SIDs."""

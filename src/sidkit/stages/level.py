@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from ..errors import SpecError
 from ..geometry import Array, residual, unit
 from ..rows.seam import Rows, Taken
+from ..rows.work import Work, work_of
 from .cluster.kmeans import Centroids
 from .cluster.loop import Cluster, Clusters
-from .stage import Checks, Run
+from .stage import Checks, FitContext
 
 __all__ = ["PROJECT", "SUBTRACT", "FittedLevel", "Level", "Residual"]
 
@@ -48,10 +49,13 @@ class Level:
     cluster: Cluster
     rule: Residual = PROJECT
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         return self.cluster.check(shape, level, run) if isinstance(self.cluster, Checks) else level + 1
 
-    def fit(self, rows: Rows, run: Run) -> FittedLevel:
+    def work(self) -> Work:
+        return work_of(self.cluster)
+
+    def fit(self, rows: Rows, run: FitContext) -> FittedLevel:
         return FittedLevel(self, self.cluster.fit(rows, run))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedLevel:

@@ -14,7 +14,7 @@ from ..engine.arrays import like
 from ..files.folder import require_array
 from ..geometry import Array, residual, unit
 from ..rows.seam import Rows, Taken
-from .stage import Run
+from .stage import FitContext
 
 __all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "count_and_sum"]
 
@@ -23,10 +23,10 @@ __all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "co
 class Normalize:
     """Rows scaled to length one."""
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         return level
 
-    def fit(self, rows: Rows, run: Run) -> FittedNormalize:
+    def fit(self, rows: Rows, run: FitContext) -> FittedNormalize:
         return FittedNormalize()
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedNormalize:
@@ -63,10 +63,10 @@ class RemoveMean:
     A zero mean removes nothing. A row that is parallel to the mean becomes zero.
     """
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         return level
 
-    def fit(self, rows: Rows, run: Run) -> FittedRemoveMean:
+    def fit(self, rows: Rows, run: FitContext) -> FittedRemoveMean:
         run.progress.start("mean", rows.shape[0])
         count, total = rows.reduce(count_and_sum)
         return FittedRemoveMean(np.asarray(total / count[0]).astype(rows.dtype))

@@ -15,10 +15,11 @@ from ..errors import SpecError
 from ..files.folder import require_array
 from ..geometry import Array, squared_length
 from ..rows.seam import Rows, Sums
+from ..rows.work import Work
 from .cluster.kmeans import Centroids, check_size
 from .cluster.loop import refine
 from .prepare import count_and_sum
-from .stage import Run
+from .stage import FitContext
 
 __all__ = ["OPQ", "PQ", "FittedProduct", "blocks"]
 
@@ -100,17 +101,20 @@ class PQ:
     def state(self) -> type[FittedProduct]:
         return FittedProduct
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         blocks(shape[1], len(self.sizes))
         return run.check_starts(shape[0], self.sizes, level)
 
-    def fit(self, rows: Rows, run: Run) -> FittedProduct:
+    def work(self) -> Work:
+        return Work(self.iterations * sum(self.sizes) / len(self.sizes))
+
+    def fit(self, rows: Rows, run: FitContext) -> FittedProduct:
         return refine(self, rows, run)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedProduct:
         return FittedProduct(_books(arrays, self.sizes, d))
 
-    def start(self, rows: Rows, run: Run) -> FittedProduct:
+    def start(self, rows: Rows, run: FitContext) -> FittedProduct:
         cut = blocks(rows.shape[1], len(self.sizes))
         starts = (run.start_rows(rows, size, rows.width + m) for m, size in enumerate(self.sizes))
         return FittedProduct(tuple(x[:, block].astype(np.float64) for x, block in zip(starts, cut, strict=True)))
@@ -171,18 +175,21 @@ class OPQ:
     def state(self) -> type[FittedProduct]:
         return FittedProduct
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         blocks(shape[1], len(self.sizes))
         return run.check_starts(shape[0], self.sizes, level)
 
-    def fit(self, rows: Rows, run: Run) -> FittedProduct:
+    def work(self) -> Work:
+        return Work(self.iterations * sum(self.sizes) / len(self.sizes))
+
+    def fit(self, rows: Rows, run: FitContext) -> FittedProduct:
         return refine(self, rows, run)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedProduct:
         turn, mean = require_array(arrays, "rotation", (d, d)), require_array(arrays, "mean", (d,))
         return FittedProduct(_books(arrays, self.sizes, d), turn, mean)
 
-    def start(self, rows: Rows, run: Run) -> FittedProduct:
+    def start(self, rows: Rows, run: FitContext) -> FittedProduct:
         d = rows.shape[1]
         cut = blocks(d, len(self.sizes))
         count, total = rows.reduce(count_and_sum)

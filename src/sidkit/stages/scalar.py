@@ -15,7 +15,7 @@ from ..errors import SpecError, need
 from ..files.folder import require_array
 from ..geometry import Array, unit
 from ..rows.seam import Rows
-from .stage import Run
+from .stage import FitContext
 
 __all__ = ["FSQ", "FittedFSQ"]
 
@@ -81,14 +81,14 @@ class FSQ:
         if self.projection not in ("learned", "itq", "random"):
             raise SpecError(f"projection must be 'learned', 'itq' or 'random', not {self.projection!r}")
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         if self.projection == "learned":
             need("torch", "torch", "learning an FSQ projection (or use projection='itq')")
         elif self.bits > shape[1]:
             raise SpecError(f"{self.bits} orthogonal directions do not exist in {shape[1]} dimensions")
         return level + self.tokens
 
-    def fit(self, rows: Rows, run: Run) -> FittedFSQ:
+    def fit(self, rows: Rows, run: FitContext) -> FittedFSQ:
         self.check(rows.shape, rows.width, run)
         seed = run.seed_of(rows.width)
         x = np.asarray(rows.sample(min(rows.shape[0], SAMPLE), seed), np.float64)
@@ -107,7 +107,7 @@ class FSQ:
         directions = require_array(arrays, "directions", (d, self.bits))
         return FittedFSQ(directions, require_array(arrays, "bias", (self.bits,)), self.tokens, self.normalize)
 
-    def _learn(self, rows: Rows, x: NDArray[np.float64], run: Run) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _learn(self, rows: Rows, x: NDArray[np.float64], run: FitContext) -> tuple[NDArray[Any], NDArray[Any]]:
         """Straight-through training from the ITQ directions and the best linear decoder of their bits.
 
         The weights before the epoch of lowest loss are kept; a last pass, without steps, judges what the last one left.

@@ -20,7 +20,7 @@ from ..geometry import Array
 from ..progress import Progress, Silent
 from ..rows.seam import Rows
 
-__all__ = ["Checks", "Fitted", "Run", "Stage"]
+__all__ = ["Checks", "FitContext", "Fitted", "Stage", "require_stages"]
 
 
 @runtime_checkable
@@ -45,17 +45,26 @@ class Fitted(Protocol):
 class Stage(Protocol):
     """A stage to be fitted: a frozen dataclass."""
 
-    def fit(self, rows: Rows, run: Run) -> Fitted: ...
+    def fit(self, rows: Rows, run: FitContext) -> Fitted: ...
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Fitted:
         """The fitted stage again from its arrays, checked against this spec and the d of the rows that reach it."""
+
+
+def require_stages(stages: Sequence[Any]) -> None:
+    """An error unless there are stages, and nothing else."""
+    if not stages:
+        raise SpecError("a tokenizer needs at least one stage")
+    for stage in stages:
+        if not isinstance(stage, Stage):
+            raise SpecError(f"{type(stage).__name__} is not a stage: it has no fit or no restore")
 
 
 @runtime_checkable
 class Checks(Protocol):
     """A stage, or the clusterer of one, that can tell beforehand whether it can be fitted."""
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         """An error if rows of this shape, with `level` tokens already, cannot be fitted; else how many they have then.
 
         All stages are checked before the first is fitted, up to one that has no such method.
@@ -63,7 +72,7 @@ class Checks(Protocol):
 
 
 @dataclass(frozen=True)
-class Run:
+class FitContext:
     """One fit: its seed, the initial rows asked for, and where it reports.
 
     Seeds go by level (the number of tokens emitted before), not by stage, so that dropping a preparation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..sids.metrics import metrics_for
 from ..sids.quality import quality
 from .spec import to_plain
 
@@ -15,12 +16,12 @@ __all__ = ["facts_of", "model_card"]
 
 
 def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
-    """What is known of the fit: rows, fingerprint, quality of its own codes."""
+    """What is known of the fit: rows, data fingerprint, quality of the codes of those rows."""
     facts: dict[str, Any] = {}
     if fitted.fitted_rows is not None:
         facts = {"rows": fitted.fitted_rows.shape[0], "data_fingerprint": fitted.data_fingerprint}
-        measured = getattr(fitted.fitted_rows, "quality", None)  # where the codes are not all in one place
-        facts["quality"] = quality(fitted.fit_codes, fitted.sizes) if measured is None else measured()
+        measure = getattr(fitted.fitted_rows, "quality", None)  # rows whose codes lie on several machines
+        facts["quality"] = quality(fitted.fit_codes, fitted.sizes) if measure is None else measure()
     return facts
 
 
@@ -42,20 +43,13 @@ def model_card(fitted: FittedTokenizer, name: str) -> str:
     ]
     if "rows" in facts:
         lines += [f"| fitted on | {facts['rows']:,} rows, fingerprint `{facts['data_fingerprint'][:16]}` |"]
-    for label, key in _SHOWN.items():
-        if key in facts.get("quality", {}):
-            lines.append(f"| {label} | {_say(facts['quality'][key])} |")
+    figures = facts.get("quality", {})
+    for metric in metrics_for("card", figures):
+        label = f"{metric.label} by level" if metric.per_level else metric.label
+        lines.append(f"| {label} | {_plain_numbers(figures[metric.name])} |")
     spec = json.dumps(to_plain(fitted.spec.stages), indent=2)
     return "\n".join([*lines, "", _USE, "## Spec", "", "```json", spec, "```", ""])
 
-
-_SHOWN = {
-    "SIDs with one item / distinct SIDs (ICR)": "icr_per_sid",
-    "items alone on their SID / items": "icr_per_item",
-    "largest bucket": "largest_bucket",
-    "prefix utilisation by level": "utilisation",
-    "prefix Gini by level": "prefix_gini",
-}
 
 _USE = """## Use
 
@@ -67,7 +61,8 @@ codes = fitted.encode(embeddings)  # (n, d) -> int32 (n, tokens)
 """
 
 
-def _say(value: Any) -> str:
+def _plain_numbers(value: Any) -> str:
+    """Four decimals for all but counts, without percent signs: cards are read by programs as well."""
     if isinstance(value, list):
-        return ", ".join(_say(item) for item in value)
+        return ", ".join(_plain_numbers(one) for one in value)
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ..errors import SpecError
 from ..stages.prepare import FittedNormalize, Normalize
 from ..stages.stage import Fitted, Stage
-from ..stages.vae.mlp import layer_arrays
+from ..stages.vae.array_layers import layer_arrays
 from ..stages.vae.rqvae import RQVAE
-from ..stages.vae.training import Training
+from ..stages.vae.settings import Training
 from .tokenizer import FittedTokenizer, Tokenizer
 
 __all__ = ["fitted_rqvae"]

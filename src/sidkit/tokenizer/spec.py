@@ -36,7 +36,7 @@ KINDS: dict[str, str] = {
     "FSQ": "sidkit.stages.scalar",
     "RQVAE": "sidkit.stages.vae.rqvae",
     "R3VAE": "sidkit.stages.vae.r3vae",
-    "Training": "sidkit.stages.vae.training",
+    "Training": "sidkit.stages.vae.settings",
 }
 
 ENTRY_POINTS = "sidkit.stages"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,20 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.inputs import as_rows, as_source, is_rows
-from ..engine import native
-from ..errors import InputError, SpecError
-from ..files.checkpoint import Checkpoint
-from ..geometry import Array
+from ..data.inputs import as_rows
+from ..errors import SpecError
 from ..progress import Progress, Silent
-from ..rows.device import ran_on, work_of_fit
-from ..rows.seam import Rows, leading_steps
+from ..rows.run_report import ran_on
+from ..rows.seam import Rows
 from ..stages.prepare import FittedRemoveMean
-from ..stages.stage import Checks, Fitted, Run, Stage
-from .fingerprint import content_digest, fingerprint
-from .spec import to_plain
+from ..stages.stage import FitContext, Fitted, Stage, require_stages
+from .card import facts_of, model_card
+from .chain import StageChain
+from .fitting import fit_stages
+from .spread import copied_if_slow, require_spreadable
+from .spread import spread as spread_rows
+from .store import StoredTokenizer, check_target, read_parts, write_parts
+from .windows import encode_in_windows
 
-__all__ = ["FittedTokenizer", "Tokenizer"]
+__all__ = ["FittedTokenizer", "Tokenizer", "load"]
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,7 @@ class Tokenizer:
     name: str = field(default="", compare=False)  # the recipe it came from, for people
 
     def __post_init__(self) -> None:
-        if not self.stages:
-            raise SpecError("a tokenizer needs at least one stage")
-        for stage in self.stages:
-            if not isinstance(stage, Stage):
-                raise SpecError(f"{type(stage).__name__} is not a stage: it has no fit or no restore")
+        require_stages(self.stages)
 
     def fit(
         self,
@@ -60,52 +57,10 @@ class Tokenizer:
         """
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
-        report = progress or Silent()
-        beside = None if checkpoint is None else Path(checkpoint).absolute().parent
-        if not is_rows(X) and not getattr(X, "is_cuda", False):
-            X = as_source(X)
-        run = Run(int(seed), init, report, device)
-        self._check(X.shape, run)
-        rows = as_rows(X, device, report, scratch=beside, work=work_of_fit(self.stages))
-        mark = fingerprint(rows)
-        if checkpoint is not None:
-            identity = self._identity(int(seed), init, mark + content_digest(X))
-            run = replace(run, checkpoint=Checkpoint(checkpoint, identity))
-        fitted: list[Fitted] = []
-        for i, stage in enumerate(self.stages):
-            fitted.append(_fit_once(stage, rows, run, f"stage-{i}"))
-            if fitted[-1].sizes:
-                report.start("assign", rows.shape[0])
-            rows = rows.map(fitted[-1])
-        return FittedTokenizer(self, tuple(fitted), rows.shape[1], np.dtype(rows.dtype).name, int(seed), rows, mark)
-
-    def _check(self, shape: tuple[int, int], run: Run) -> None:
-        """The error that a later stage would end the fit with, before any row is read."""
-        if shape[0] == 0:
-            raise InputError("there are no rows to fit")
-        level = 0
-        for stage in self.stages:
-            if not isinstance(stage, Checks):
-                return
-            level = stage.check(shape, level, run)
-        if run.init is not None and len(run.init) > level:
-            raise SpecError(f"init names rows for {len(run.init)} levels, and there are {level}")
-
-    def _identity(self, seed: int, init: Any, mark: str) -> str:
-        """What must be equal for an interrupted fit to be gone on with."""
-        first = None if init is None else [None if rows is None else np.asarray(rows).tolist() for rows in init]
-        return json.dumps([to_plain(self.stages), seed, first, mark])
-
-
-def _fit_once(stage: Stage, rows: Rows, run: Run, key: str) -> Fitted:
-    """The stage fitted, or restored if an interrupted fit had finished it."""
-    saved = run.checkpoint.load(key) if run.checkpoint is not None else None
-    if saved is not None:
-        return stage.restore(saved[0], rows.shape[1])
-    fitted = stage.fit(rows, run)
-    if run.checkpoint is not None:
-        run.checkpoint.save(key, fitted.arrays, {})
-    return fitted
+        run = FitContext(int(seed), init, progress or Silent(), device)
+        done = fit_stages(self.stages, X, run, checkpoint)
+        d, dtype = done.rows.shape[1], np.dtype(done.rows.dtype).name
+        return FittedTokenizer(self, done.stages, d, dtype, run.seed, done.rows, done.data_fingerprint)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,86 +110,54 @@ class FittedTokenizer:
     ) -> NDArray[np.int32]:
         """Semantic IDs of embeddings: int32, (n, number of tokens).
 
-        checkpoint, where given, is a folder that keeps what is encoded, a million rows at a time: a call that was
-        killed and is made again does not repeat them.
-        spread deals the last tokens out so that these rows share as few SIDs as they can (`sidkit.spread`): for a whole
-        catalogue at once, since a row's last token then depends on the others.
-        ran, where given, is filled with where the rows were worked on (`device.ran_on`); nothing where no row was.
+        checkpoint   a folder for the codes of every million rows: a call that was killed and is made again does not
+                     compute them again
+        spread       items that would share a SID take free codes of the last level (`tokenizer/spread.py`). A row's
+                     last token then depends on the others, so encode all items of a catalogue together
+        ran          a dictionary to fill with the device that did the work (`run_report.ran_on`); it stays empty if
+                     there was none to do
         """
         report = progress or Silent()
         if spread:
-            from ..sids.spread import require_spreadable
-            from ..sids.spread import spread as spread_out
-
             require_spreadable(self)
-            return spread_out(self, X, self.encode(X, device, progress, checkpoint, ran=ran), report)
+            X = copied_if_slow(X, self.d, None if checkpoint is None else Path(checkpoint).absolute().parent, report)
         if checkpoint is not None:
-            from .windows import encode_in_windows
-
-            return encode_in_windows(self, X, device, report, checkpoint, ran)
-        rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
-        report.start("encode", rows.shape[0])
-        rows = rows.map(self.chain)
-        if ran is not None:
-            ran.update(ran_on(rows, encoding=True))
-        return rows.codes()
+            rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran)
+        else:
+            rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
+            report.start("encode", rows.shape[0])
+            encoded = rows.map(self.chain)
+            codes = encoded.codes()
+            if ran is not None:
+                ran.update(ran_on(encoded, encoding=True))
+        return spread_rows(self, rows, codes, report) if spread else codes
 
     @cached_property
-    def chain(self) -> Chain:
+    def chain(self) -> StageChain:
         """All stages as one: every token of a chunk in a single pass."""
-        return Chain(self.stages)
+        return StageChain(self.stages)
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder: config.json, model.safetensors, README.md."""
-        from .store import save
-
-        return save(self, Path(path))
+        path = Path(path)
+        check_target(path)
+        fitted = replace(self, facts=self.facts or facts_of(self))
+        parts = StoredTokenizer(
+            self.spec.name, self.spec.stages, self.stages, self.d, self.dtype, self.seed, fitted.facts
+        )
+        write_parts(path, parts, model_card(fitted, path.name))
+        return path
 
     save_pretrained = save
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> FittedTokenizer:
         """Read a model folder."""
-        from .store import load
-
         return load(path)
 
 
-@dataclass(frozen=True)
-class Chain:
-    """Stages one after the other, as one: all tokens of a chunk in a single pass."""
-
-    stages: tuple[Fitted, ...]
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(int(size) for stage in self.stages for size in stage.sizes)
-
-    def tokens(self, x: Array, codes: Array) -> Array:
-        if native.ready(x):
-            swept = self._swept(x)
-            if swept is not None:
-                return native.encode(x, swept)
-        out = np.empty((len(x), len(self.sizes)), np.int32)
-        seen = 0
-        for stage in self.stages:
-            if stage.sizes:
-                out[:, seen : seen + len(stage.sizes)] = stage.tokens(x, out[:, :seen])
-                seen += len(stage.sizes)
-            if seen < out.shape[1]:
-                x = stage.carry(x, out[:, :seen])
-        return out
-
-    def carry(self, x: Array, codes: Array) -> Array:
-        return x
-
-    def _swept(self, x: Array) -> native.Chain | None:
-        """All stages as one sweep of the compiled kernels, where they are of that kind."""
-        if "swept" not in self.__dict__:
-            steps = leading_steps(self.stages, x)
-            whole = len(steps) == len(self.stages) and all(
-                (step.book is not None) == bool(stage.sizes) for step, stage in zip(steps, self.stages, strict=True)
-            )
-            self.__dict__["swept"] = native.Chain(steps) if whole else None
-        found: native.Chain | None = self.__dict__["swept"]
-        return found
+def load(path: str | Path) -> FittedTokenizer:
+    """Read a model folder, checking all of it."""
+    parts = read_parts(Path(path))
+    spec = Tokenizer(parts.spec, parts.name)
+    return FittedTokenizer(spec, parts.stages, parts.d, parts.dtype, parts.seed, facts=parts.facts)

@@ -10,7 +10,7 @@ from ..errors import SpecError, did_you_mean
 from ..stages.prepare import Normalize
 from ..stages.vae.r3vae import R3_PUBLIC, R3VAE
 from ..stages.vae.rqvae import RQVAE
-from ..stages.vae.training import PAPER, PUBLIC, Training
+from ..stages.vae.settings import PAPER, PUBLIC, Training
 from .tokenizer import Tokenizer
 
 __all__ = ["r3_vae", "rq_vae"]

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.inputs import as_rows, as_source
+from ..engine.device import choose_device
 from ..files.checkpoint import Checkpoint
 from ..progress import Progress
 from ..rows.checks import Checked
-from ..rows.device import choose_device, ran_on
+from ..rows.run_report import ran_on
+from ..rows.seam import Rows
 from ..rows.sources import Window
 from .fingerprint import content_digest, fingerprint
 from .spec import to_plain
@@ -34,8 +36,8 @@ def encode_in_windows(
     report: Progress,
     folder: str | Path,
     ran: dict[str, Any] | None = None,
-) -> NDArray[np.int32]:
-    """The tokens of all rows; those of windows that lie in the folder are not computed again.
+) -> tuple[Rows, NDArray[np.int32]]:
+    """All rows and their tokens; the tokens of windows that are in the folder are not computed again.
 
     ran, where given, is filled with where the others were.
     """
@@ -58,7 +60,7 @@ def encode_in_windows(
             codes = saved[0]["codes"]
             report.advance(len(codes))
         out[start : window.stop] = codes
-    return out
+    return rows, out
 
 
 def identity_of(fitted: FittedTokenizer, mark: str) -> str:

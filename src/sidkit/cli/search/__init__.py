@@ -1,1 +1,1 @@
-"""sidkit search: shops and their logs."""
+"""sidkit search: generative search over semantic IDs."""

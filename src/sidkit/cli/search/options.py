@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..options import BadRows, require_folder, require_seed
+from ..options import BadRows
+from ..outputs import require_folder
+from ..parsing import require_seed
 
 if TYPE_CHECKING:
     from ...progress import Progress
@@ -56,19 +58,21 @@ def reader_options(
 
 
 def run_reader(
-    read: Callable[[Progress], dict[str, Any]],
+    read: Callable[[Path, Progress], dict[str, Any]],
     output: Path,
     options: ReadOptions,
     as_json: bool,
     *inputs: str | Path | None,
+    resume: bool = False,
 ) -> None:
-    """Read and tell what was written. inputs: files that the output must not replace."""
+    """Read and print what was written. inputs: files that the output must not replace."""
+    from ...files.unfinished import Unfinished
     from ...search.shop.write import require_shop_folder
     from ..terminal import Terminal
     from .printing import print_shop
 
     require_folder(output)
     require_shop_folder(output, *inputs)
-    with Terminal() as progress:
-        facts = read(progress)
+    with Unfinished(output, resume) as scratch, Terminal() as progress:
+        facts = read(scratch, progress)
     print_shop(output, facts, as_json, options.left_out(output).listing)

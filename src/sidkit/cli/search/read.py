@@ -1,13 +1,14 @@
 """sidkit search read: a shop from data that was released or exported."""
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import InputError
-from ..options import BadRows, Json, Output, fresh_unfinished
+from ..options import BadRows, Json, Output
 from .options import (
     Bad,
     DrawnShare,
@@ -91,7 +92,7 @@ def log(
     )  # fmt: skip
     options = reader_options(0.1 if test_share is None else test_share, test_from, pairs, seed, unknown, bad_rows)
     run_reader(
-        lambda progress: read_log(files, output, options, progress),
+        partial(read_log, files, output, options),
         output,
         options,
         as_json,
@@ -138,9 +139,7 @@ def clicks(
         query_text_column, count_column,
     )  # fmt: skip
     options = reader_options(test_share, None, pairs, seed, unknown, bad_rows)
-    run_reader(
-        lambda progress: read_clicks(files, output, options, progress), output, options, as_json, items, clicks, queries
-    )
+    run_reader(partial(read_clicks, files, output, options), output, options, as_json, items, clicks, queries)
 
 
 def judgements(
@@ -186,7 +185,7 @@ def judgements(
     )  # fmt: skip
     options = reader_options(test_share, None, pairs, seed, unknown, bad_rows)
     inputs = (items, judgements, queries)
-    run_reader(lambda progress: read_judgements(files, output, options, progress), output, options, as_json, *inputs)
+    run_reader(partial(read_judgements, files, output, options), output, options, as_json, *inputs)
 
 
 def kuaisearch(
@@ -224,11 +223,10 @@ def kuaisearch(
     options = reader_options(test_share, test_from, pairs, seed, unknown, bad_rows)
     given = KuaiSearchFiles(folder, lite, prices)
 
-    def read(progress: "Progress") -> dict[str, Any]:
-        fresh_unfinished(output, resume)
+    def read(scratch: Path, progress: "Progress") -> dict[str, Any]:
         try:
-            return read_kuaisearch(given, output, options, progress)
+            return read_kuaisearch(given, output, options, scratch, progress)
         except InputError as error:
             raise InputError(f"{error}. What was read is kept; --resume does not read it again") from error
 
-    run_reader(read, output, options, as_json, folder)
+    run_reader(read, output, options, as_json, folder, resume=resume)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ..options import Json, Output, require_folder, require_seed
+from ..options import Json, Output
+from ..outputs import require_folder
+from ..parsing import require_seed
 
 
 class WrittenAs(StrEnum):

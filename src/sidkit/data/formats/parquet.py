@@ -63,6 +63,16 @@ class ParquetEmbeddings:
                 out[order[mine]] = self._take(part, ordered[mine] - start)
         return out
 
+    def read_ids(self, rows: NDArray[np.int64]) -> list[Any]:
+        """The ids of these rows, read from the files that hold them."""
+        found: dict[int, Any] = {}
+        for part, (start, end) in zip(self.parts, pairwise(self._starts), strict=True):
+            mine = rows[(rows >= start) & (rows < end)]
+            if len(mine):
+                ids = pa.chunked_array(part.ids()).take(pa.array(mine - start))
+                found |= dict(zip(mine.tolist(), ids.to_pylist(), strict=True))
+        return [found[row] for row in rows.tolist()]
+
     def name(self, row: int) -> str:
         at = place(self.parts, row)
         return at if self.ids is None else name_of(self.ids[row].as_py(), at)

@@ -10,82 +10,69 @@ import torch
 from torch import Tensor
 
 from ...geometry import squared_length
+from ..steps import CarryStep
 from .tiles import Mode, Tile, ceil_div, power_above
 from .triton import carry as kernels_carry
+from .triton.arguments import RowArgs
 
-__all__ = ["Scored", "Steps", "carried", "lengths", "scored", "steps"]
+__all__ = ["CarryPlan", "carried", "lengths", "plan_carry", "scored"]
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
-    """What earlier stages do to a row, as one kernel takes it: the codewords of all of them in one table."""
+class CarryPlan:
+    """What earlier stages do to a row, as one kernel takes it: the vectors of all stages in one table."""
 
-    plan: tuple[tuple[int, int, float, bool], ...] = ()  # see kernels_carry.carry_kernel
+    steps: tuple[tuple[int, int, float, bool], ...] = ()  # see carry_kernel
     table: Tensor | None = None  # (rows, d) float32
-    coarse: Tensor | None = None  # the same in float16, for rows that are rounded to it anyway
+    coarse: Tensor | None = None  # the same in float16, for rows that are rounded to 16 bits
     inverse: Tensor | None = None  # 1 / |c|^2 of the table's rows, 0 for zero rows
     coarse_inverse: Tensor | None = None
 
     @property
     def unit(self) -> bool:
         """Whether rows come out with length one (or zero)."""
-        return bool(self.plan) and self.plan[-1][3]
+        return bool(self.steps) and self.steps[-1][3]
 
 
-def steps(parts: Sequence[tuple[Any, int, float, bool]], x: Tensor) -> Steps:
-    """Steps for rows like x from (codewords or None, column of codes or -1, keep, normalize) of each stage."""
+def plan_carry(steps: Sequence[CarryStep], x: Tensor) -> CarryPlan:
+    """The plan that carries rows like x through these steps."""
     plan, tables, first = [], [], 0
-    for codewords, column, keep, normalize in parts:
-        plan.append((-1 if codewords is None else first, column, float(keep), bool(normalize)))
-        if codewords is not None:
-            tables.append(torch.as_tensor(codewords).to(x.device, torch.float32).reshape(-1, x.shape[1]))
+    for step in steps:
+        plan.append((-1 if step.vectors is None else first, step.column, float(step.keep), bool(step.normalize)))
+        if step.vectors is not None:
+            tables.append(torch.as_tensor(step.vectors).to(x.device, torch.float32).reshape(-1, x.shape[1]))
             first += len(tables[-1])
     if not tables:
-        return Steps(tuple(plan))
+        return CarryPlan(tuple(plan))
     table = torch.cat(tables)
     coarse = table.half() if float(table.abs().max()) < 6e4 else table
-    return Steps(tuple(plan), table, coarse, _inverse_squares(table), _inverse_squares(coarse.float()))
+    return CarryPlan(tuple(plan), table, coarse, _inverse_squares(table), _inverse_squares(coarse.float()))
 
 
-def carried(x: Tensor, steps: Steps, codes: Tensor, first_row: int = 0, out: Tensor | None = None) -> Tensor:
-    """Rows x (n, d) carried through the steps, in out's dtype (float32 by default).
+def carried(x: Tensor, plan: CarryPlan, codes: Tensor, first_row: int = 0, out: Tensor | None = None) -> Tensor:
+    """Rows x (n, d) carried through the steps of a plan, in out's dtype (float32 by default).
 
     codes: (width, N) int32, of which x is the rows from first_row on.
     """
     out = torch.empty(x.shape, dtype=torch.float32, device=x.device) if out is None else out
     fine = out.dtype == torch.float32
-    table, inverse = (steps.table, steps.inverse) if fine else (steps.coarse, steps.coarse_inverse)
+    table, inverse = (plan.table, plan.inverse) if fine else (plan.coarse, plan.coarse_inverse)
     pointers = (out, out) if table is None or inverse is None else (table, inverse)
-    _launch(x, steps.plan, pointers, codes, first_row, out)
+    _launch(x, plan.steps, pointers, codes, first_row, out)
     return out
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Rows as the score kernel takes them: two halves times 2^e for fp32, else the rows alone."""
-
-    x: Tensor
-    low: Tensor
-    scale: Tensor  # 2^e
-    length: Tensor | None  # |x|, where the kernel does not see whole rows
-
-    @property
-    def pointers(self) -> tuple[Tensor, ...]:
-        return self.x, self.low, self.scale, self.scale if self.length is None else self.length
-
-
-def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> Scored:
-    """Rows ready for the score kernel; unit rows need no lengths."""
+def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> RowArgs:
+    """Rows x (n, d) ready for the score kernels; unit rows need no lengths."""
     n, d = x.shape
     if mode == "fp32":
         high, low = (torch.empty(n, d, dtype=torch.float16, device=x.device) for _ in range(2))
         scale, length = (torch.empty(n, dtype=torch.float32, device=x.device) for _ in range(2))
         _launch(x, (), (high, high), high, 0, high, (low, scale, length))
-        return Scored(high, low, scale, length)
+        return RowArgs(high, low, scale, length)
     if unit or tile.dims == tile.padded:
-        return Scored(x, x, x, None)
-    length = lengths(x)
-    return Scored(x, x, length, length)
+        return RowArgs(x)
+    return RowArgs(x, length=lengths(x))
 
 
 def lengths(x: Tensor) -> Tensor:
@@ -98,7 +85,7 @@ def lengths(x: Tensor) -> Tensor:
 
 def _launch(
     x: Tensor,
-    plan: tuple[Any, ...],
+    steps: tuple[Any, ...],
     table: tuple[Tensor, Tensor],
     codes: Tensor,
     first_row: int,
@@ -110,7 +97,7 @@ def _launch(
     rows = max(1, min(16, 4096 // padded))
     kernels_carry.carry_kernel[(ceil_div(n, rows),)](
         x, *table, codes, out, *(halves or (out, out, out)), n, first_row, codes.stride(0),
-        d, padded, rows, plan, halves is not None, num_warps=4 if padded * rows <= 4096 else 8,
+        d, padded, rows, steps, halves is not None, num_warps=4 if padded * rows <= 4096 else 8,
     )  # fmt: skip
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .tiles import ceil_div, power_below
+from .tiles import ceil_div, power_above, power_below
 from .triton import sums as kernels_sum
 
-__all__ = ["Pairs"]
+__all__ = ["AT_ONCE", "PROGRAMS", "Pairs", "add_up", "column_sums"]
 
+AT_ONCE = 21 << 20  # pairs sorted together: 16 bytes each
+PROGRAMS = 264  # for kernels that walk over a list whose length only the device knows: two per multiprocessor
 PAIRS = 512  # pairs a codeword should have in a sub-block of rows
 L2_SHARE = 24 << 20  # bytes of rows in a sub-block, when rows are read more than once
 LANES = 16  # pairs added up side by side
@@ -27,27 +29,27 @@ class Pairs:
         self.sub = max(256, min(sub, 1 << self.rank_bits))
         self.subs = ceil_div(n, self.sub)
         zeros = torch.zeros(self.subs * K + 2, dtype=torch.int32, device=x.device)
-        self.counts, self.listed, self.longest = zeros[:-2], zeros[-2:-1], zeros[-1:].view(torch.float32)
+        self.counts, self.undecided, self.longest = zeros[:-2], zeros[-2:-1], zeros[-1:].view(torch.float32)
         self.code = torch.empty(n * k, dtype=torch.int32, device=x.device)
         self.weight = torch.empty(n * k, dtype=torch.float32, device=x.device)
 
-    def place(self, index: Tensor) -> None:
-        """Give every pair its place; index: (n, k) int32."""
-        many = self.n * self.k
-        kernels_sum.place_kernel[(ceil_div(many, 1024),)](
-            index, self.code, self.counts, many, self.K, self.sub, self.k, self.rank_bits, 1024
+    def rank(self, index: Tensor) -> None:
+        """Give every pair its position among the pairs of its codeword; index: (n, k) int32."""
+        count = self.n * self.k
+        kernels_sum.rank_kernel[(ceil_div(count, 1024),)](
+            index, self.code, self.counts, count, self.K, self.sub, self.k, self.rank_bits, 1024
         )
 
     def sums(self, x: Tensor, weighted: bool, folds: int) -> tuple[Tensor, Tensor]:
         """Mass (K,) and weighted sum (K, d) of the rows under each codeword, float64."""
-        K, d, many = self.K, x.shape[1], self.n * self.k
+        K, d, count = self.K, x.shape[1], self.n * self.k
         ends = torch.cumsum(self.counts, 0, dtype=torch.int32)
-        pairs = torch.empty(many, dtype=torch.int64, device=x.device)
-        kernels_sum.scatter_kernel[(ceil_div(many, 512),)](
-            self.code, self.weight, ends, pairs, many, K, self.sub, self.k, self.rank_bits, weighted, 512
+        pairs = torch.empty(count, dtype=torch.int64, device=x.device)
+        kernels_sum.scatter_kernel[(ceil_div(count, 512),)](
+            self.code, self.weight, ends, pairs, count, K, self.sub, self.k, self.rank_bits, weighted, 512
         )
-        whole = torch.zeros(folds * K * d + K, dtype=torch.int64, device=x.device)
-        mass, total, low = whole[:K], whole[K : K + K * d], whole[-K * d :]
+        zeros = torch.zeros(folds * K * d + K, dtype=torch.int64, device=x.device)
+        mass, total, low = zeros[:K], zeros[K : K + K * d], zeros[-K * d :]
         dims = min(128, 1 << (d - 1).bit_length())
         kernels_sum.sum_kernel[(self.subs * K, ceil_div(d, dims))](
             x, pairs, ends, self.longest, mass, total, low, K, d, LANES, dims, folds, num_warps=1
@@ -56,3 +58,36 @@ class Pairs:
         total_out = torch.empty(K, d, dtype=torch.float64, device=x.device)
         kernels_sum.finish_kernel[(K,)](mass, total, low, self.longest, mass_out, total_out, K, d, 128, folds)
         return mass_out, total_out
+
+
+def add_up(x: Tensor, index: Tensor, weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Weighted mass (size,) and sum (size, d) of the rows under each codeword, float64; index, weight: (n, k).
+
+    Products are rounded to 2^-41 of the largest entry times the largest weight, and add without further rounding.
+    """
+    mass = torch.zeros(size, dtype=torch.float64, device=x.device)
+    total = torch.zeros(size, x.shape[1], dtype=torch.float64, device=x.device)
+    x = x.contiguous()
+    heaviest, k = float(weight.max()) if weight.numel() else 0.0, index.shape[1]
+    for start in range(0, len(x) if heaviest > 0 else 0, AT_ONCE // k):
+        rows = slice(start, start + AT_ONCE // k)
+        pairs = Pairs(len(x[rows]), k, size, x)
+        pairs.longest.copy_(torch.linalg.vector_norm(x[rows], float("inf"), dtype=torch.float32))
+        pairs.weight.copy_((weight[rows] / heaviest).reshape(-1))
+        pairs.rank(index[rows].to(torch.int32).contiguous())
+        part_mass, part_total = pairs.sums(x[rows], weighted=True, folds=2)
+        mass += part_mass * heaviest
+        total += part_total * heaviest
+    return mass, total
+
+
+def column_sums(x: Tensor) -> Tensor:
+    """The sum of the rows, float64: (d,)."""
+    x = x.contiguous()
+    n, d = x.shape
+    padded = power_above(d)
+    rows = max(1, 2048 // padded)
+    run = max(1, ceil_div(n, rows * 4 * PROGRAMS))
+    parts = torch.empty(max(1, ceil_div(n, rows * run)), d, dtype=torch.float64, device=x.device)
+    kernels_sum.column_kernel[(len(parts),)](x, parts, n, run, d, padded, rows)
+    return parts.sum(0)

@@ -24,17 +24,16 @@ from numpy.typing import NDArray
 
 from . import layout
 from .build import kernels, library, reason
-from .chain import Chain, Step
+from .chain import CarryChain
 from .layout import MAX_K
 from .packed import Packed, pack
 
 if TYPE_CHECKING:
-    from ..cpu import Book
+    from ..cpu import CpuCodebook
 
 __all__ = [
     "MAX_K",
-    "Chain",
-    "Step",
+    "CarryChain",
     "carry",
     "encode",
     "nearest",
@@ -78,14 +77,14 @@ def threads() -> int:
         return os.cpu_count() or 1
 
 
-def top(x: Floats, book: Book, k: int) -> tuple[Codes, Floats]:
+def top(x: Floats, book: CpuCodebook, k: int) -> tuple[Codes, Floats]:
     """The k best codewords of every row and their scores, best first: (n, k), (n, k)."""
     index, score = np.empty((len(x), k), np.int32), np.empty((len(x), k), np.float32)
     _run(x, pack(book), k, index=index, score=score)
     return index, score
 
 
-def nearest(x: Floats, book: Book) -> Codes:
+def nearest(x: Floats, book: CpuCodebook) -> Codes:
     """The best codeword of every row, by its exact score: (n,)."""
     index = np.empty(len(x), np.int32)
     _run(x, pack(book), 1, index=index)
@@ -94,12 +93,12 @@ def nearest(x: Floats, book: Book) -> Codes:
 
 def soft_sums(
     x: Floats,
-    book: Book,
+    book: CpuCodebook,
     k: int,
     beta: float,
     scale: float,
     *,
-    chain: Chain | None = None,
+    chain: CarryChain | None = None,
     codes: Codes | None = None,
     into: Sums | None = None,
 ) -> Sums:
@@ -122,14 +121,14 @@ def soft_sums(
     return mass, total, objective
 
 
-def carry(x: Floats, chain: Chain, codes: Codes | None = None) -> Floats:
+def carry(x: Floats, chain: CarryChain, codes: Codes | None = None) -> Floats:
     """The rows after all steps of the chain: (n, d)."""
     out = np.empty(x.shape, np.float32)
     _run(x, None, 0, chain=chain, codes=codes, out=out)
     return out
 
 
-def encode(x: Floats, chain: Chain) -> Codes:
+def encode(x: Floats, chain: CarryChain) -> Codes:
     """The code of every row at every step that has a book: (n, width)."""
     if any(step.column >= 0 and step.book is None for step in chain.steps):
         raise ValueError("a step without a book cannot find its codes")
@@ -143,16 +142,16 @@ def _run(
     packed: Packed | None,
     k: int,
     *,
-    chain: Chain | None = None,
+    chain: CarryChain | None = None,
     codes: Codes | None = None,
     find: bool = False,
     screen: int = 1,
     **arrays: Any,
-) -> layout.Job:
+) -> layout.JobStruct:
     """Hand a job to the kernels."""
     x = np.ascontiguousarray(x, np.float32)
     n, d = x.shape
-    job = layout.Job(x=x.ctypes.data, n=n, d=d, k=k, screen=screen)
+    job = layout.JobStruct(x=x.ctypes.data, n=n, d=d, k=k, screen=screen)
     work = 0
     if packed is not None:
         if packed.d != d or not 1 <= k <= min(MAX_K, packed.size):

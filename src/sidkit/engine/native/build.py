@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from threading import Lock
 
-from .layout import Book, Job
+from .layout import CodebookStruct, JobStruct
 
 __all__ = ["kernels", "library", "reason"]
 
@@ -99,8 +99,8 @@ def load(path: Path) -> ctypes.CDLL:
         found = ctypes.CDLL(str(path))
     except OSError as error:
         raise Unavailable(f"cannot load {path}: {error}") from error
-    found.sidkit_run.argtypes = [ctypes.POINTER(Job)]
-    found.sidkit_pack.argtypes = [ctypes.POINTER(Book), ctypes.c_void_p]
+    found.sidkit_run.argtypes = [ctypes.POINTER(JobStruct)]
+    found.sidkit_pack.argtypes = [ctypes.POINTER(CodebookStruct), ctypes.c_void_p]
     found.sidkit_pack.restype = None
     return found
 

@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..steps import CarryStep
 from . import layout
 from .packed import pack
 
-if TYPE_CHECKING:
-    from ..cpu import Book
-
-__all__ = ["Chain", "Step"]
+__all__ = ["CarryChain"]
 
 Codes = NDArray[np.int32]
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What one stage does to a row: take away its share of a vector (geometry.residual), then scale to length one.
-
-    vectors: (K, d) with the row's code in `column`, (1, d) shared by all rows (column -1), or None.
-    book: the codebook that finds the code in `encode`.
-    """
-
-    vectors: NDArray[Any] | None = None
-    keep: float = 0.0
-    normalize: bool = True
-    column: int = -1
-    book: Book | None = None
-
-
-class Chain:
+class CarryChain:
     """Steps in order, ready for the kernels."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[CarryStep]) -> None:
         self.steps = tuple(steps)
         self.width = 1 + max((step.column for step in self.steps), default=-1)
         self.vectors = [
@@ -55,7 +37,7 @@ class Chain:
         self.unknown = self._structs(find=True)
 
     def _structs(self, find: bool) -> Any:
-        structs = (layout.Step * max(len(self.steps), 1))()
+        structs = (layout.StepStruct * max(len(self.steps), 1))()
         for i, step in enumerate(self.steps):
             vectors, book = self.vectors[i], self.books[i]
             structs[i].vectors = None if vectors is None else vectors.ctypes.data

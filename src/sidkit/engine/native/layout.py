@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
 
-__all__ = ["MAX_K", "Book", "Job", "Step"]
+__all__ = ["MAX_K", "CodebookStruct", "JobStruct", "StepStruct"]
 
 MAX_K = 16  # the most codewords a row can be given
 
 
-class Book(ctypes.Structure):
+class CodebookStruct(ctypes.Structure):
     """A codebook; the arrays are ours, filled by sidkit_pack."""
 
     _fields_ = (
@@ -34,12 +34,12 @@ class Book(ctypes.Structure):
     )
 
 
-class Step(ctypes.Structure):
+class StepStruct(ctypes.Structure):
     """One stage that rows go through."""
 
     _fields_ = (
         ("vectors", c_void_p),
-        ("book", POINTER(Book)),
+        ("book", POINTER(CodebookStruct)),
         ("column", c_int64),
         ("keep", c_float),
         ("rest", c_float),
@@ -48,19 +48,19 @@ class Step(ctypes.Structure):
     )
 
 
-class Job(ctypes.Structure):
+class JobStruct(ctypes.Structure):
     """Rows, what happens to them, and where the results go; see kernels.c."""
 
     _fields_ = (
         ("x", c_void_p),
         ("n", c_int64),
         ("d", c_int64),
-        ("steps", POINTER(Step)),
+        ("steps", POINTER(StepStruct)),
         ("nsteps", c_int64),
         ("codes", c_void_p),
         ("width", c_int64),
         ("out", c_void_p),
-        ("book", POINTER(Book)),
+        ("book", POINTER(CodebookStruct)),
         ("k", c_int64),
         ("index", c_void_p),
         ("score", c_void_p),

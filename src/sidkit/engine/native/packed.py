@@ -14,7 +14,7 @@ from .build import kernels
 from .layout import MAX_K
 
 if TYPE_CHECKING:
-    from ..cpu import Book
+    from ..cpu import CpuCodebook
 
 __all__ = ["Packed", "pack"]
 
@@ -22,9 +22,9 @@ Doubles = NDArray[np.float64]
 
 
 class Packed:
-    """A codebook laid out for the kernels; made once per Book."""
+    """A codebook laid out for the kernels; made once per CpuCodebook."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: CpuCodebook) -> None:
         wide = kernels().sidkit_wide()
         self.exact = np.ascontiguousarray(book.exact, np.float64)
         self.offset = np.ascontiguousarray(book.exact_offset, np.float64)
@@ -38,7 +38,7 @@ class Packed:
             "shift": _aligned(panels * wide, np.float32),
             "plain": _aligned(panels, np.uint8),
         }
-        self.struct = layout.Book(size=size, d=d, panels=panels, padded=padded)
+        self.struct = layout.CodebookStruct(size=size, d=d, panels=panels, padded=padded)
         self.struct.exact, self.struct.offset = self.exact.ctypes.data, self.offset.ctypes.data
         for name, array in self.arrays.items():
             setattr(self.struct, name, array.ctypes.data)
@@ -52,7 +52,7 @@ class Packed:
 _packed: WeakKeyDictionary[Any, Packed] = WeakKeyDictionary()
 
 
-def pack(book: Book) -> Packed:
+def pack(book: CpuCodebook) -> Packed:
     """The codebook laid out for the kernels."""
     found = _packed.get(book)
     if found is None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from .. import cpu
-from . import Chain, Step, build, carry, encode, nearest, soft_sums, top
+from ..steps import CarryStep
+from . import CarryChain, build, carry, encode, nearest, soft_sums, top
 from . import _run as run
 from .packed import pack
 
@@ -35,7 +36,7 @@ def main(path: str) -> None:
         try_stages(x, rng.standard_normal((size, d)).astype(np.float32))
 
 
-def try_search(x: cpu.Floats, book: cpu.Book, k: int) -> None:
+def try_search(x: cpu.Floats, book: cpu.CpuCodebook, k: int) -> None:
     score = x.astype(np.float64) @ book.exact.T + book.exact_offset
     right = np.argsort(-score, axis=1, kind="stable")[:, :k]
     index, found = top(x, book, k)
@@ -54,7 +55,9 @@ def try_stages(x: cpu.Floats, centroids: cpu.Floats) -> None:
     from ...geometry import residual, unit
 
     book = cpu.book(centroids, "cosine", x)
-    chain = Chain([Step(), Step(centroids, 0.0, True, 0, book), Step(centroids, 0.25, False, 1, book)])
+    chain = CarryChain(
+        [CarryStep(), CarryStep(centroids, 0.0, True, 0, book), CarryStep(centroids, 0.25, False, 1, book)]
+    )
     codes = encode(x, chain)
     row = unit(x)
     require(np.array_equal(codes[:, 0], nearest(row, book)), "the first code")

@@ -1,4 +1,4 @@
-// Addresses to views. Links within the page are followed without loading it again; back, forward and reload work.
+// From addresses to views. Links are followed without reloading the page; back, forward and reload work.
 
 import { h, toPrefix } from "./dom.js";
 import { suggest } from "./search.js";
@@ -15,22 +15,22 @@ async function ask(name, values, signal) {
     answer = await fetch(`/api/${name}?${new URLSearchParams(values)}`, { signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("The explorer does not answer any more. Was it stopped?");
+    throw new Error("The explorer no longer answers. Was it stopped?");
   }
-  const said = await answer.json().catch(() => ({ error: `status ${answer.status}` }));
-  if (!answer.ok) throw new Error(said.error ?? `status ${answer.status}`);
-  return said;
+  const body = await answer.json().catch(() => ({ error: `status ${answer.status}` }));
+  if (!answer.ok) throw new Error(body.error ?? `status ${answer.status}`);
+  return body;
 }
 
 function nothing(message) {
   return {
     title: "Nothing here",
-    content: [h("h1", { tabindex: -1 }, "Nothing here"), h("p", {}, message), h("p", {}, h("a", { href: "/" }, "To the first token"))],
+    content: [h("h1", { tabindex: -1 }, "Nothing here"), h("p", {}, message), h("p", {}, h("a", { href: "/" }, "Back to all items"))],
   };
 }
 
 async function render(focus, scroll = 0) {
-  const mine = ++turn;
+  const thisTurn = ++turn;
   const address = new URL(location.href);
   main.setAttribute("aria-busy", "true");
   let shown;
@@ -41,7 +41,7 @@ async function render(focus, scroll = 0) {
   } catch (error) {
     shown = nothing(error.message);
   }
-  if (mine !== turn) return;
+  if (thisTurn !== turn) return; // another address was opened meanwhile
   main.replaceChildren(...shown.content.filter(Boolean));
   main.setAttribute("aria-busy", "false");
   document.title = `${shown.title} · sidkit explorer`;

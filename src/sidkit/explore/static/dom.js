@@ -1,4 +1,4 @@
-// Elements are made here and nowhere else. Texts become text nodes: nothing a title holds is ever read as markup.
+// The only place where elements are made. Texts become text nodes, so nothing in a title is ever read as markup.
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -13,13 +13,13 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 export const number = (n) => Number(n).toLocaleString("en");
-export const many = (n, one, more = `${one}s`) => `${number(n)} ${Number(n) === 1 ? one : more}`;
-export const percent = (part, whole) => {
-  const share = whole ? (100 * part) / whole : 0;
+export const counted = (n, one, more = `${one}s`) => `${number(n)} ${Number(n) === 1 ? one : more}`;
+export const percent = (part, total) => {
+  const share = total ? (100 * part) / total : 0;
   return `${share >= 10 || share === 0 ? Math.round(share) : share.toPrecision(2)}%`;
 };
 
-// Addresses: /?t=b&p=12-3&page=2. Values that are the default are left out, so that equal views have equal addresses.
+// Addresses: /?t=b&p=12-3&page=2. Default values are left out, so that equal views have equal addresses.
 export function link(path, values = {}) {
   const defaults = { t: "a", p: "", page: 1, m: 1, sort: "items", beside: "" };
   const query = new URLSearchParams();

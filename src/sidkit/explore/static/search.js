@@ -1,11 +1,11 @@
-// Suggestions while typing: a combobox as the ARIA practices describe it.
+// Suggestions while typing: a combobox after the ARIA authoring practices.
 
-import { h, many, toItem, toPrefix } from "./dom.js";
+import { counted, h, toItem, toPrefix } from "./dom.js";
 
 export function suggest(ask, go) {
   const form = document.getElementById("search");
   const input = document.getElementById("q");
-  const box = document.getElementById("found");
+  const box = document.getElementById("suggestions");
   let timer, running, at = -1, options = [];
 
   const close = () => {
@@ -17,25 +17,25 @@ export function suggest(ask, go) {
     at = -1;
   };
   const option = (href, main, side) => {
-    const row = h("li", { role: "option", id: `found-${options.length}`, "aria-selected": "false", "data-href": href },
+    const row = h("li", { role: "option", id: `suggestion-${options.length}`, "aria-selected": "false", "data-href": href },
       h("span", { class: "title" }, main), h("span", { class: "meta" }, side));
     row.addEventListener("mousedown", (event) => { event.preventDefault(); leave(href); });
     options.push(row);
     return row;
   };
   const leave = (href) => { close(); input.blur(); go(href); };
-  const show = (found) => {
+  const show = (results) => {
     options = [];
-    for (const one of found.prefixes) option(toPrefix(one.side, one.prefix), one.sid, many(one.items, "item"));
-    if (found.item) option(toItem(found.item.id), found.item.text || found.item.id, found.item.id);
-    for (const one of found.list.slice(0, 8)) {
-      if (!found.item || one.id !== found.item.id) option(toItem(one.id), one.text || one.id, one.sid ?? "");
+    for (const one of results.prefixes) option(toPrefix(one.side, one.prefix), one.sid, counted(one.items, "item"));
+    if (results.item) option(toItem(results.item.id), results.item.text || results.item.id, results.item.id);
+    for (const one of results.list.slice(0, 8)) {
+      if (!results.item || one.id !== results.item.id) option(toItem(one.id), one.text || one.id, one.sid ?? "");
     }
     box.replaceChildren(...options);
     at = -1;
     box.hidden = !options.length;
     input.setAttribute("aria-expanded", String(Boolean(options.length)));
-    document.getElementById("status").textContent = `${many(found.total, "item")} found`;
+    document.getElementById("status").textContent = `${counted(results.total, "item")} found`;
   };
   const select = (to) => {
     if (!options.length) return;

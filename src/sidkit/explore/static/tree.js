@@ -1,20 +1,20 @@
-// The icicle: branches down, as tall as they have items; inside each, the largest branches of the next level.
+// The icicle: a row per branch, as tall as its number of items; in each, the largest branches of the next level.
 
-import { h, link, many, number, pager, toPrefix } from "./dom.js";
+import { counted, h, link, number, pager, toPrefix } from "./dom.js";
 
 const hue = (code) => String((code * 137.508) % 360);
 const PAGE = 24;
 
-function label(branch, whole) {
-  const said = branch.words && branch.words.length ? `: ${branch.words.join(", ")}` : "";
-  const of = whole === undefined ? "" : ` of its ${number(whole)}`;
-  return `${branch.token}, ${many(branch.items, "item")}${of}${said}`;
+function label(branch, total) {
+  const words = branch.words && branch.words.length ? `: ${branch.words.join(", ")}` : "";
+  const of = total === undefined ? "" : ` of its ${number(total)}`;
+  return `${branch.token}, ${counted(branch.items, "item")}${of}${words}`;
 }
 
 function twigs(side, branch) {
   if (!branch.twigs.length) return null;
   const rest = branch.rest
-    ? h("span", { class: "twig rest", style: { "--items": branch.rest }, title: `${many(branch.more, "more branch", "more branches")}, ${many(branch.rest, "item")}` },
+    ? h("span", { class: "twig rest", style: { "--items": branch.rest }, title: `${counted(branch.more, "more branch", "more branches")}, ${counted(branch.rest, "item")}` },
         h("span", {}, `${number(branch.more)} more`))
     : null;
   return h(
@@ -22,18 +22,18 @@ function twigs(side, branch) {
     branch.twigs.map((twig) =>
       h("a", {
         class: "twig", role: "treeitem", "aria-level": 2, tabindex: -1, href: toPrefix(side, twig.prefix),
-        "aria-label": label(twig), title: `${branch.token}${twig.token}: ${many(twig.items, "item")}`, style: { "--items": twig.items },
+        "aria-label": label(twig), title: `${twig.token} under ${branch.token}: ${counted(twig.items, "item")}`, style: { "--items": twig.items },
       }, h("span", {}, `${twig.token} `, h("i", {}, number(twig.items))))),
     rest,
   );
 }
 
 function row(side, branch) {
-  const of = branch.whole === undefined ? null : h("small", {}, ` of ${number(branch.whole)}`);
+  const of = branch.total === undefined ? null : h("small", {}, ` of ${number(branch.total)}`);
   const branchLink = h(
     "a", {
       class: "branch", role: "treeitem", "aria-level": 1, tabindex: -1, href: toPrefix(side, branch.prefix),
-      "aria-label": label(branch, branch.whole), "aria-expanded": branch.twigs.length ? "true" : null,
+      "aria-label": label(branch, branch.total), "aria-expanded": branch.twigs.length ? "true" : null,
     },
     h("b", {}, branch.token), h("i", {}, number(branch.items), of), h("span", {}, branch.words.join(", ")),
   );
@@ -43,7 +43,7 @@ function row(side, branch) {
   );
 }
 
-// One tab stop; arrows move: up and down among equals, right into a branch, left out of it and then up a level.
+// One tab stop. Up and down move within a level, right goes into a branch, left out of it and then up a level.
 function walk(tree, up) {
   const all = [...tree.querySelectorAll("[role=treeitem]")];
   if (all.length) all[0].tabIndex = 0;
@@ -77,7 +77,7 @@ function walk(tree, up) {
   });
 }
 
-// side: whose tokens these are; address: of a page of branches; up: what the left arrow does at the outer level.
+// side: the table of these tokens; address: of a page of branches; up: what the left arrow does at the outer level.
 export function icicle(side, branches, title, address, up, sort) {
   const tree = h(
     "div", { class: "icicle", role: "tree", "aria-label": title, style: { "--n": branches.list.length } },

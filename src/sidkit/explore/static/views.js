@@ -1,14 +1,13 @@
-// The three views: a prefix, an item, what a search found. Each returns its title and its elements.
+// The three views: a prefix, an item, the results of a search. Each returns its title and its elements.
 
-import { h, link, many, number, pager, percent, toItem, toPrefix, words } from "./dom.js";
+import { counted, h, link, number, pager, percent, toItem, toPrefix, words } from "./dom.js";
 import { branchPage, icicle } from "./tree.js";
 
 const PAGE = 25;
 
-// known: how many tokens the reader has seen already, and need not read again.
-function listed(item, known = 0, extra = null) {
-  const rest = item.prefix ? item.sid.split(/(?<=>)/).slice(known).join("") : "";
-  const codes = rest ? h("a", { class: "sid", href: toPrefix(item.side, item.prefix) }, rest) : null;
+// item.rest: its SID without the tokens that the page shows already.
+function listed(item, extra = null) {
+  const codes = item.rest ? h("a", { class: "sid", href: toPrefix(item.side, item.prefix) }, item.rest) : null;
   return h(
     "li", {},
     h("a", { class: "title", href: toItem(item.id) }, item.text?.trim() || item.id),
@@ -16,8 +15,8 @@ function listed(item, known = 0, extra = null) {
   );
 }
 
-const list = (items, known, extra = () => null) =>
-  h("ul", { class: "items" }, items.map((item) => listed(item, known, extra(item))));
+const list = (items, extra = () => null) =>
+  h("ul", { class: "items" }, items.map((item) => listed(item, extra(item))));
 
 function crumbs(side, path) {
   if (!path.length) return null;
@@ -36,7 +35,7 @@ function facts(node) {
     [number(node.items), (node.items === 1 ? "item" : "items") + (node.prefix.length ? `, ${percent(node.items, node.of)} of all` : "")],
     [number(node.sids), node.sids === 1 ? "distinct SID" : "distinct SIDs"],
     [percent(node.alone, node.sids), "of these SIDs have one item"],
-    [number(node.largest), `${node.largest === 1 ? "item" : "items"} in the fullest`],
+    [number(node.largest), `${node.largest === 1 ? "item" : "items"} on the most crowded SID`],
   ];
   return h("dl", { class: "facts" }, shown.map(([value, name]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
@@ -47,7 +46,7 @@ function siblings(node) {
   return h(
     "section", {},
     h("h2", {}, "Siblings"),
-    h("p", { class: "soft" }, `Number ${number(rank)} of ${number(total)} by items; those around it:`),
+    h("p", { class: "soft" }, `Rank ${number(rank)} of ${number(total)} by number of items, with those around it:`),
     h("ul", { class: "siblings" }, near.map((one) => {
       const here = one.prefix.at(-1) === node.prefix.at(-1);
       const inside = [h("b", {}, one.token), h("i", {}, number(one.items)), h("span", {}, one.words.join(", "))];
@@ -62,10 +61,10 @@ export async function prefixView(ask, about, query, go) {
   const view = { t: query.get("t") ?? "a", p: query.get("p") ?? "", page: query.get("page") ?? 1, m: query.get("m") ?? 1, sort: query.get("sort") ?? "items", beside: query.get("beside") ?? "" };
   const wanted = { t: view.t, p: view.p };
   const two = about.sides.length > 1;
-  const [node, members, beside] = await Promise.all([
+  const [node, members, other] = await Promise.all([
     ask("node", { ...wanted, page: view.page, sort: view.sort }),
     ask("members", { ...wanted, page: view.m }),
-    two && view.beside ? ask("beside", wanted) : null,
+    two && view.beside ? ask("counterpart", wanted) : null,
   ]);
   const side = about.sides.find((one) => one.key === node.side);
   const name = node.prefix.length ? node.sid : "All items";
@@ -75,7 +74,7 @@ export async function prefixView(ask, about, query, go) {
     ? icicle(node.side, node.branches, depth ? `What the next token separates` : "What the first token separates",
         (page) => branchPage(view, page), up, { by: view.sort, address: (by) => link("/", { ...view, sort: by, page: 1 }) })
     : null;
-  const others = beside ? besideTree(about, node, beside, up) : null;
+  const counterpart = other ? counterpartTree(about, node, other, up) : null;
   const toggle = two
     ? h("a", { class: "toggle", href: link("/", { ...view, beside: view.beside ? "" : "1" }), "aria-pressed": view.beside ? "true" : "false", role: "button" }, view.beside ? "Hide the other table" : "Side by side")
     : null;
@@ -84,30 +83,29 @@ export async function prefixView(ask, about, query, go) {
     h("div", { class: "head" }, h("h1", { tabindex: -1, class: depth ? "sid" : null }, name), two ? h("span", { class: "badge" }, side.name) : null, toggle),
     facts(node),
     node.shared.length || (node.apart ?? []).length
-      ? h("div", { class: "said" },
+      ? h("div", { class: "word-lists" },
           node.shared.length ? h("div", {}, h("h2", {}, "Shared words"), words(node.shared, "Shared words")) : null,
           (node.apart ?? []).length ? h("div", {}, h("h2", {}, "Apart from its siblings"), words(node.apart, "Words that set it apart")) : null)
       : null,
-    tree || others ? h("div", { class: others ? "pair" : "" }, tree, others) : null,
+    tree || counterpart ? h("div", { class: counterpart ? "pair" : "" }, tree, counterpart) : null,
     h("div", { class: "below" },
       h("section", { class: "members" },
-        h("h2", {}, many(members.total, "item")),
-        list(members.list, depth),
+        h("h2", {}, counted(members.total, "item")),
+        list(members.list),
         pager(members.page, members.pages, members.total, PAGE, (page) => link("/", { ...view, m: page }), "items")),
       siblings(node)),
   ];
   return { title: name, content };
 }
 
-function besideTree(about, node, beside, up) {
-  const other = about.sides.find((one) => one.key === beside.side);
-  const title = `The same items in ${other.name}${beside.sid ? `, all under ${beside.sid}` : ""}`;
-  const missing = beside.missing ? h("p", { class: "soft" }, `${many(beside.missing, "item")} of these are not in ${other.name}.`) : null;
-  const drawn = icicle(beside.side, beside.branches, title, () => link("/", { t: node.side, p: node.prefix.join("-"), beside: 1 }), up, null);
-  const shown = beside.branches.list.length;
-  const rest = beside.branches.total - shown;
+function counterpartTree(about, node, other, up) {
+  const { name } = about.sides.find((one) => one.key === other.side);
+  const title = `The same items in ${name}${other.prefix.length ? `, all under ${other.sid}` : ""}`;
+  const missing = other.missing ? h("p", { class: "soft" }, `${counted(other.missing, "item")} of these are not in ${name}.`) : null;
+  const drawn = icicle(other.side, other.branches, title, () => link("/", { t: node.side, p: node.prefix.join("-"), beside: 1 }), up, null);
+  const rest = other.branches.total - other.branches.list.length;
   drawn.querySelector(".pager")?.remove();
-  return h("div", {}, drawn, rest > 0 ? h("p", { class: "soft" }, `and ${many(rest, "smaller branch", "smaller branches")}`) : null, missing);
+  return h("div", {}, drawn, rest > 0 ? h("p", { class: "soft" }, `and ${counted(rest, "smaller branch", "smaller branches")}`) : null, missing);
 }
 
 export async function itemView(ask, about, query) {
@@ -141,53 +139,55 @@ function sideCard(about, item, key, mates) {
     "section", { class: "card" },
     h("h2", {}, both ? `${name}: ` : "", h("a", { class: "sid", href: toPrefix(key, one.prefix) }, one.sid)),
     h("div", { class: "scroll" }, h("table", {},
-      h("caption", { class: "unseen" }, "What each token says"),
+      h("caption", { class: "unseen" }, "What each token adds"),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"), h("th", { scope: "col", class: "n" }, "items"),
-        both ? h("th", { scope: "col", class: "n", title: "of these, how many the other table keeps together at this depth" }, "together in both") : null,
+        both ? h("th", { scope: "col", class: "n", title: "how many of these items the other table keeps together at this depth" }, "together in both") : null,
         h("th", { scope: "col" }, about.texts ? "words it adds" : ""))),
       h("tbody", {}, rows))),
-    h("h3", {}, others.length ? `${many(mates.total - 1, "other item")} with the same SID` : "No other item has this SID"),
-    list(others.slice(0, 5), one.prefix.length),
+    h("h3", {}, others.length ? `${counted(mates.total - 1, "other item")} with the same SID` : "No other item has this SID"),
+    list(others.slice(0, 5)),
     mates.total - 1 > 5 ? h("p", {}, h("a", { href: toPrefix(key, one.prefix) }, `All ${number(mates.total)}`)) : null,
   );
 }
 
-async function fillNear(ask, about, place, id, keys) {
+async function fillNear(ask, about, target, id, keys) {
   for (const key of keys) {
     try {
-      const found = await ask("near", { id, t: key });
-      const name = keys.length > 1 ? ` in ${about.sides.find((side) => side.key === key).name}` : "";
+      const near = await ask("near", { id, t: key });
+      const side = about.sides.find((one) => one.key === key);
+      const name = keys.length > 1 ? ` in ${side.name}` : "";
+      const levels = side.sizes.length;
       const cosine = (one) => h("span", { class: "cosine", title: "cosine of the embeddings" }, one.cosine.toFixed(2));
-      const share = h("p", { class: "soft" }, `Of its ${number(found.nearest)} nearest items by embedding, `,
-        found.sharing.map((n, at) => `${number(n)} share ${at ? `${at + 1} tokens` : "the first token"}`).join(", "), ".");
-      place.append(h("div", { class: "pair" },
+      const share = h("p", { class: "soft" }, `Of its ${number(near.nearest)} nearest items by embedding, `,
+        near.sharing.map((n, at) => `${number(n)} share ${at ? `${at + 1} tokens` : "the first token"}`).join(", "), ".");
+      target.append(h("div", { class: "pair" },
         h("section", { class: "card" }, h("h2", {}, `Near by embedding, far by SID${name}`), share,
-          found.apart.length ? list(found.apart, 0, cosine) : h("p", {}, "None: all of them share the first token.")),
+          near.apart.length ? list(near.apart, cosine) : h("p", {}, "None: all of them share the first token.")),
         h("section", { class: "card" }, h("h2", {}, `Near by SID, far by embedding${name}`),
-          h("p", { class: "soft" }, found.depth ? `The least similar of ${many(found.mates, "other item")} that share ${found.depth === about.sides[0].sizes.length ? "the whole SID" : many(found.depth, "token")}.` : "No other item shares its first token."),
-          list(found.odd, found.depth, cosine))));
+          h("p", { class: "soft" }, near.depth ? `The least similar of ${counted(near.mates, "other item")} that share ${near.depth === levels ? "the whole SID" : counted(near.depth, "token")}.` : "No other item shares its first token."),
+          list(near.odd, cosine))));
     } catch (error) {
-      place.append(h("p", { class: "soft" }, error.message));
+      target.append(h("p", { class: "soft" }, error.message));
     }
   }
 }
 
 export async function searchView(ask, about, query) {
   const q = query.get("q") ?? "";
-  const found = await ask("search", { q, page: query.get("page") ?? 1 });
-  const exact = found.item ? h("section", {}, h("h2", {}, "The item with this id"), list([found.item])) : null;
-  const prefixes = found.prefixes.length
-    ? h("section", {}, h("h2", {}, "The SID"), h("ul", { class: "items" }, found.prefixes.map((one) =>
+  const results = await ask("search", { q, page: query.get("page") ?? 1 });
+  const exact = results.item ? h("section", {}, h("h2", {}, "The item with this id"), list([results.item])) : null;
+  const prefixes = results.prefixes.length
+    ? h("section", {}, h("h2", {}, "The SID"), h("ul", { class: "items" }, results.prefixes.map((one) =>
         h("li", {}, h("a", { class: "title sid", href: toPrefix(one.side, one.prefix) }, one.sid),
-          h("span", { class: "meta" }, many(one.items, "item"), about.sides.length > 1 ? ` in ${about.sides.find((side) => side.key === one.side).name}` : "")))))
+          h("span", { class: "meta" }, counted(one.items, "item"), about.sides.length > 1 ? ` in ${about.sides.find((side) => side.key === one.side).name}` : "")))))
     : null;
   const content = [
     h("h1", { tabindex: -1 }, q ? `“${q}”` : "Search"),
     prefixes, exact,
     h("section", {},
-      h("h2", {}, found.total ? many(found.total, "item") : "No item found"),
-      found.total ? list(found.list) : h("p", {}, about.texts ? "Every word must occur in the text; the last may be unfinished." : "Without --items, only ids and SIDs can be found."),
-      pager(found.page, found.pages, found.total, PAGE, (page) => link("/search", { q, page }), "results")),
+      h("h2", {}, results.total ? counted(results.total, "item") : "No item found"),
+      results.total ? list(results.list) : h("p", {}, about.texts ? "Every word must occur in the text; the last one may be incomplete." : "Without --items, only ids and SIDs can be results."),
+      pager(results.page, results.pages, results.total, PAGE, (page) => link("/search", { q, page }), "results")),
   ];
   return { title: q ? `${q} – search` : "Search", content };
 }

@@ -8,24 +8,24 @@ from typing import Literal
 
 __all__ = ["GUIDE", "Figure", "Panel", "Series"]
 
-GUIDE = -1  # the tone of dashed lines to measure the others by
+GUIDE = -1  # the tone of dashed lines for comparison
 
 
 @dataclass(frozen=True)
 class Series:
-    """One run of data. Tones are numbers: the level, or the tokenizer; the page and the files give them colours."""
+    """Data of one kind. The tone is the index of a level or of a tokenizer; pages and files give it a colour."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     tone: int = 0
     kind: Literal["line", "dots", "bars"] = "line"
-    spread: Sequence[float | tuple[float, float]] = ()  # of whiskers on bars: half their lengths, or (below, above)
+    whiskers: Sequence[float | tuple[float, float]] = ()  # on bars: half their lengths, or (below, above)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. With `names`, x counts the named groups 0, 1, 2 …; ranges left out are taken from the data."""
+    """One pair of axes. With `names`, x counts the named groups 0, 1, 2 …; ranges left out come from the data."""
 
     title: str
     x_label: str
@@ -33,16 +33,16 @@ class Panel:
     series: Sequence[Series]
     log: bool = False
     percent: bool = False  # y is a share
-    axes: bool = True  # a map has no numbers on its axes
+    axes: bool = True  # False for a map, which has no numbers on its axes
     names: Sequence[str] = ()
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    values: bool = True  # bars carry their values
+    values: bool = True  # whether values are written on bars
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one title, with the sentence that says what to look for. `name` is its file name."""
+    """Panels under one title, with the sentence on what to look for. `name` is its file name."""
 
     name: str
     title: str

@@ -1,15 +1,16 @@
-"""Figures as files: SVG as it is, PNG and PDF drawn from the same marks by matplotlib."""
+"""Figures as files: SVG, and PNG and PDF drawn from the same marks by matplotlib."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from ...errors import SpecError, need
 from ...files.atomic import replace_file
 from .chart import Figure
-from .layout import WIDTH, Dots, Label, Mark, Path, Rect, height_of, lay_out
+from .layout import height_of, lay_out
+from .marks import WIDTH, Dots, Label, Mark, Polyline, Rect
 from .svg import COLOURS, figure_svg
 
 __all__ = ["FORMATS", "check_formats", "write_figures"]
@@ -21,7 +22,7 @@ SIZES = {"title": 9.0, "name": 7.5, "tick": 7.5, "value": 6.5, "legend": 7.5}
 
 
 def check_formats(formats: Sequence[str]) -> None:
-    """Say before any work what cannot be drawn."""
+    """Raise, before any work, for a format that cannot be written."""
     for form in formats:
         if form not in FORMATS:
             raise SpecError(f"figures can be written as {', '.join(FORMATS)}, not {form!r}")
@@ -29,7 +30,7 @@ def check_formats(formats: Sequence[str]) -> None:
         need("matplotlib", "report", "writing PNG and PDF figures")
 
 
-def write_figures(figures: Iterable[Figure], folder: FilePath, formats: Sequence[str] = FORMATS) -> list[FilePath]:
+def write_figures(figures: Iterable[Figure], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Every figure in every format, as folder/name.format."""
     check_formats(formats)
     written = []
@@ -45,7 +46,7 @@ def write_figures(figures: Iterable[Figure], folder: FilePath, formats: Sequence
     return written
 
 
-def _draw(figure: Figure, path: FilePath, form: str) -> None:
+def _draw(figure: Figure, path: Path, form: str) -> None:
     matplotlib = need("matplotlib", "report", "writing PNG and PDF figures")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -67,7 +68,7 @@ def _draw(figure: Figure, path: FilePath, form: str) -> None:
 
 def _add(axes: Any, mark: Mark) -> None:
     match mark:
-        case Path(points, style, tone):
+        case Polyline(points, style, tone):
             colour, width, dash = LINES.get(style, (COLOURS[tone % len(COLOURS)], 1.3, "-"))
             if style == "whisker":
                 colour, width = "#111111", 0.9

@@ -1,4 +1,4 @@
-"""Marks as SVG: inline on a page, where the page's style gives colours, or a file of its own."""
+"""Marks as SVG: inline on a page, whose style sets the colours, or as a separate file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from .chart import Figure, Panel
-from .layout import WIDTH, Dots, Label, Mark, Path, Rect, height_of, lay_out
+from .layout import height_of, lay_out
+from .marks import WIDTH, Dots, Label, Mark, Polyline, Rect
 
 __all__ = ["COLOURS", "figure_svg", "panel_svg", "tone_rules"]
 
@@ -32,14 +33,14 @@ path { fill: none; stroke-width: 1.8; stroke-linejoin: round }
 
 
 def panel_svg(panel: Panel) -> str:
-    """One panel, to stand in a page; it grows and shrinks with its box."""
-    said = escape(f"{panel.title}: {panel.y_label} by {panel.x_label}", quote=True)
+    """One panel, inline in a page; it scales with its box."""
+    label = escape(f"{panel.title}: {panel.y_label} by {panel.x_label}", quote=True)
     inside = "".join(_mark(mark) for mark in lay_out(panel))
-    return f'<svg viewBox="0 0 {WIDTH:g} {height_of(panel):g}" role="img" aria-label="{said}">{inside}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH:g} {height_of(panel):g}" role="img" aria-label="{label}">{inside}</svg>'
 
 
 def figure_svg(figure: Figure) -> str:
-    """A file of its own: the panels side by side, on white."""
+    """A separate file: the panels side by side, on white."""
     gap = 24.0
     width = (WIDTH + gap) * len(figure.panels) + gap
     height = max(map(height_of, figure.panels)) + 2 * gap
@@ -63,7 +64,7 @@ def tone_rules(colours: Sequence[str]) -> str:
 
 def _mark(mark: Mark) -> str:
     match mark:
-        case Path(points, style, tone):
+        case Polyline(points, style, tone):
             kind = f"t{tone % len(COLOURS)}" if style == "line" else style
             return f'<path class="{kind}" d="{_moves(points)}"/>'
         case Rect(x, y, width, height, tone, tip):
@@ -75,8 +76,8 @@ def _mark(mark: Mark) -> str:
             return f'<path class="dots t{tone % len(COLOURS)}" d="{drawn}"/>'
         case Label(x, y, text, style, anchor, turned):
             turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
-            place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-            return f'<text class="{style}" {place}{turn}>{escape(text)}</text>'
+            position = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+            return f'<text class="{style}" {position}{turn}>{escape(text)}</text>'
 
 
 def _moves(points: Sequence[tuple[float, float]]) -> str:

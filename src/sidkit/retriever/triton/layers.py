@@ -1,4 +1,5 @@
-"""network.py's model by the kernels of fused.py and fused_step.py, equal within rounding (tests/test_fused.py)."""
+"""The model of ../network.py by the kernels of t5_blocks.py and step.py, with gradients; equal within rounding
+(tests/retriever/test_triton_training.py)."""
 
 from __future__ import annotations
 
@@ -7,67 +8,68 @@ from typing import Any
 import torch
 
 from .. import network
-from . import step as fused_step
-from .calls import attention, attention_gradient, hidden, hidden_gradient, matmul_add, norm_gradient
+from . import step
+from .t5_blocks import attention, attention_gradient, hidden, hidden_gradient, matmul_add, norm_gradient
 
-__all__ = ["Dropout", "Layers"]
+__all__ = ["KernelDropout", "Layers"]
 
 Tensor = Any
 
 
-class Dropout:
-    """What the kernels need to drop elements: a share, a seed for every run, and a number for each place of the model.
+class KernelDropout:
+    """What the kernels need to drop elements: a share, a seed for every run, and the index of each dropout site.
 
     seed: (R,) int32, on the device
     """
 
     def __init__(self, share: float, seed: Tensor) -> None:
-        self.share, self.seed, self.place = share, seed, 0
+        self.share, self.seed, self.site = share, seed, 0
 
-    def begin(self, seeds: Tensor, step: Tensor) -> None:
-        """Before a step: seeds and step, (R,), decide alone what it drops."""
-        mixed = (seeds.long() * 0x9E3779B1 + step.long() * 0xC2B2AE3D) & 0x7FFFFFFF
-        self.seed, self.place = mixed.to(torch.int32), 0
+    def start_step(self, seeds: Tensor, steps: Tensor) -> None:
+        """Before a step: the runs' seeds and steps, (R,) each, alone decide what it drops."""
+        mixed = (seeds.long() * 0x9E3779B1 + steps.long() * 0xC2B2AE3D) & 0x7FFFFFFF
+        self.seed, self.site = mixed.to(torch.int32), 0
 
     def next(self) -> tuple[float, Tensor, int]:
-        """For the next block; blocks use two places each."""
-        self.place += 2
-        return self.share, self.seed, self.place
+        """For the next block; a block has two sites."""
+        self.site += 2
+        return self.share, self.seed, self.site
 
 
-class Aside:
-    """A second stream for what nobody waits for: gradients of matrices, beside those that the next block needs."""
+class SideStream:
+    """A second CUDA stream for gradients of matrices, which no block waits for."""
 
     def __init__(self, device: Any) -> None:
         self.stream = torch.cuda.Stream(device) if torch.device(device).type == "cuda" else None
-        self.held: list[Tensor] = []  # what the other stream reads must not be freed before
+        self.inputs: list[Tensor] = []  # what the stream reads must not be freed before it is done
 
     def product(self, rows: Tensor, g: Tensor) -> Tensor:
-        """rows^T g, to be used after `join`."""
+        """rows^T g, to be used after `join`. rows: (R, n, a), g: (R, n, b) -> (R, a, b)."""
         if self.stream is None:
             return torch.bmm(rows.transpose(1, 2), g)
-        self.held += [rows, g]
+        self.inputs += [rows, g]
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             return torch.bmm(rows.transpose(1, 2), g)
 
     def join(self) -> None:
+        """Wait for the products."""
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
-        self.held.clear()
+        self.inputs.clear()
 
 
 class Unstacked(torch.autograd.Function):  # type: ignore[misc]
-    """The matrices of the layers, (R, layers, ...) -> one for each; their gradients are waited for here."""
+    """The matrices of the layers, (R, layers, ...) -> (R, ...) for each; backward waits for their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, matrices: Tensor, aside: Aside) -> Any:
-        ctx.aside = aside
+    def forward(ctx: Any, matrices: Tensor, side: SideStream) -> Any:
+        ctx.side = side
         return matrices.unbind(1)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        ctx.aside.join()
+        ctx.side.join()
         return torch.stack(grads, 1), None
 
 
@@ -76,19 +78,19 @@ class FeedForward(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, aside: Aside, share: float, seed: Any, place: int
+        ctx: Any, x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor, side: SideStream, share: float, seed: Any, site: int
     ) -> Any:
-        x, ctx.aside, ctx.drop = x.contiguous(), aside, (share, place)
-        h, normed = hidden(x, scale, wi, relu=True, drop=(share, seed, place))
+        x, ctx.side, ctx.drop = x.contiguous(), side, (share, site)
+        h, normed = hidden(x, scale, wi, relu=True, drop=(share, seed, site))
         ctx.save_for_backward(x, scale, wi, wo, h, normed, seed)
-        return matmul_add(x, h, wo, (share, seed, place + 1))
+        return matmul_add(x, h, wo, (share, seed, site + 1))
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         x, scale, wi, wo, h, normed, seed = ctx.saved_tensors
-        (share, place), dy = ctx.drop, dy.contiguous()
-        dh, dropped = hidden_gradient(dy, wo, h, (share, seed, place + 1), relu=True)
-        dwo, dwi = ctx.aside.product(h, dropped), ctx.aside.product(normed, dh)
+        (share, site), dy = ctx.drop, dy.contiguous()
+        dh, dropped = hidden_gradient(dy, wo, h, (share, seed, site + 1), relu=True)
+        dwo, dwi = ctx.side.product(h, dropped), ctx.side.product(normed, dh)
         return *norm_gradient(x, scale, dh, wi, dy), dwi, dwo, *[None] * 4
 
 
@@ -98,26 +100,26 @@ class Attend(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, scale: Tensor, w: Tensor, o: Tensor, bias: Tensor | None, keys: Tensor | None,
-        mine: Tensor, owner: Tensor, heads: int, aside: Aside, share: float, seed: Any, place: int,
+        mine: Tensor, owner: Tensor, heads: int, side: SideStream, share: float, seed: Any, site: int,
     ) -> Any:  # fmt: skip
-        x, ctx.aside, ctx.drop, ctx.heads = x.contiguous(), aside, (share, place), heads
+        x, ctx.side, ctx.drop, ctx.heads = x.contiguous(), side, (share, site), heads
         bias, keys = (None if part is None else part.contiguous() for part in (bias, keys))
         parts, normed = hidden(x, scale, w)
         q, k, v = _by_head(parts, keys, mine, heads)
-        mixed = attention(q, k, v, bias, mine, owner, (share, seed, place))
+        mixed = attention(q, k, v, bias, mine, owner, (share, seed, site))
         ctx.save_for_backward(x, scale, w, o, bias, keys, mine, owner, parts, normed, mixed, seed)
-        return matmul_add(x, mixed, o, (share, seed, place + 1))
+        return matmul_add(x, mixed, o, (share, seed, site + 1))
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         x, scale, w, o, bias, keys, mine, owner, parts, normed, mixed, seed = ctx.saved_tensors
-        (share, place), dy = ctx.drop, dy.contiguous()
-        dmixed, dropped = hidden_gradient(dy, o, mixed, (share, seed, place + 1))
-        do = ctx.aside.product(mixed, dropped)
+        (share, site), dy = ctx.drop, dy.contiguous()
+        dmixed, dropped = hidden_gradient(dy, o, mixed, (share, seed, site + 1))
+        do = ctx.side.product(mixed, dropped)
         dparts, dkeys = torch.empty_like(parts), None if keys is None else torch.empty_like(keys)
         (q, k, v), (dq, dk, dv) = (_by_head(*both, mine, ctx.heads) for both in ((parts, keys), (dparts, dkeys)))
-        dbias = attention_gradient(q, k, v, bias, mine, owner, dmixed, dq, dk, dv, (share, seed, place))
-        dw = ctx.aside.product(normed, dparts)
+        dbias = attention_gradient(q, k, v, bias, mine, owner, dmixed, dq, dk, dv, (share, seed, site))
+        dw = ctx.side.product(normed, dparts)
         return *norm_gradient(x, scale, dparts, w, dy), dw, do, dbias, dkeys, *[None] * 7
 
 
@@ -128,21 +130,21 @@ def _by_head(parts: Tensor, keys: Tensor | None, mine: Tensor, heads: int) -> tu
 
 
 class Layers:
-    """All parts of network.py's model; the share to drop is that of `drop`.
+    """All parts of the model of ../network.py; the share to drop is that of `drop`.
 
-    The matrices have to come from `unstack`: their gradients are computed on a stream of their own.
+    The matrices have to come from `unstack`, because their gradients are computed on a second stream.
     """
 
-    def __init__(self, drop: Dropout, device: Any) -> None:
-        self.drop, self.aside = drop, Aside(device)
-        self.places: dict[Any, tuple[Tensor, Tensor]] = {}
+    def __init__(self, drop: KernelDropout, device: Any) -> None:
+        self.drop, self.side = drop, SideStream(device)
+        self.biases: dict[Any, tuple[Tensor, Tensor]] = {}
 
     @property
-    def parts(self) -> network.Parts:
-        return network.Parts(**{name: getattr(self, name) for name in network.Parts._fields})
+    def parts(self) -> network.ForwardParts:
+        return network.ForwardParts(**{name: getattr(self, name) for name in network.ForwardParts._fields})
 
     def embed(self, table: Tensor, tokens: Tensor, dropout: float) -> Tensor:
-        return fused_step.embed(table, tokens, self.drop.next())
+        return step.embed(table, tokens, self.drop.next())
 
     def encoder_bias(self, table: Tensor, width: int) -> Tensor:
         return self._bias(network.encoder_bias, table, width)
@@ -151,25 +153,25 @@ class Layers:
         return self._bias(network.decoder_bias, table, width, levels)
 
     def _bias(self, plain: Any, table: Tensor, *size: int) -> Tensor:
-        """plain(table, *size), which is linear: what it makes of each bucket alone is found once and kept."""
-        if (plain, size) not in self.places:
+        """plain(table, *size), which is linear in the table: its result for each bucket alone is computed once."""
+        if (plain, size) not in self.biases:
             buckets, device = table.shape[1], table.device
-            nothing = plain(torch.zeros(1, buckets, 1, device=device), *size)[0]
-            self.places[plain, size] = nothing, plain(torch.eye(buckets, device=device)[None], *size)[0] - nothing
-        nothing, each = self.places[plain, size]
-        return (table.transpose(1, 2) @ each.flatten(1)).unflatten(2, each.shape[1:]) + nothing
+            zero = plain(torch.zeros(1, buckets, 1, device=device), *size)[0]
+            self.biases[plain, size] = zero, plain(torch.eye(buckets, device=device)[None], *size)[0] - zero
+        zero, each = self.biases[plain, size]
+        return (table.transpose(1, 2) @ each.flatten(1)).unflatten(2, each.shape[1:]) + zero
 
     def finish(self, x: Tensor, scale: Tensor, dtype: Any, dropout: float) -> Tensor:
-        return fused_step.finish(x, scale, dtype, self.drop.next())
+        return step.finish(x, scale, dtype, self.drop.next())
 
     def head(
         self, x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: float
     ) -> Tensor:
-        return fused_step.head(x, final, shared, target, weight, dtype, self.drop.next())
+        return step.head(x, final, shared, target, weight, dtype, self.drop.next())
 
     def unstack(self, matrices: Tensor) -> tuple[Tensor, ...]:
-        found: tuple[Tensor, ...] = Unstacked.apply(matrices, self.aside)
-        return found
+        layers: tuple[Tensor, ...] = Unstacked.apply(matrices, self.side)
+        return layers
 
     def encoder_layer(
         self, x: Tensor, norms: Tensor, qkv: Tensor, o: Tensor, wi: Tensor, wo: Tensor,
@@ -189,7 +191,7 @@ class Layers:
         return self.feed_forward(x, third, wi, wo)
 
     def feed_forward(self, x: Tensor, scale: Tensor, wi: Tensor, wo: Tensor) -> Tensor:
-        return FeedForward.apply(x, scale, wi, wo, self.aside, *self.drop.next())
+        return FeedForward.apply(x, scale, wi, wo, self.side, *self.drop.next())
 
     def attend(
         self, x: Tensor, scale: Tensor, w: Tensor, o: Tensor, bias: Tensor | None, keys: Tensor | None,
@@ -197,4 +199,4 @@ class Layers:
     ) -> Tensor:  # fmt: skip
         """bias: (R, H, A, A) and no keys, or keys: (R, rows, W, 2, H, h) and no bias."""
         heads = keys.shape[4] if keys is not None else bias.shape[1]  # type: ignore[union-attr]
-        return Attend.apply(x, scale, w, o, bias, keys, mine, owner, heads, self.aside, *self.drop.next())
+        return Attend.apply(x, scale, w, o, bias, keys, mine, owner, heads, self.side, *self.drop.next())

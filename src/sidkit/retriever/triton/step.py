@@ -1,7 +1,8 @@
-"""What a training step has beside T5's blocks, by Triton kernels: batches, embeddings, the loss, and Adam.
+"""What a training step has besides T5's blocks, by Triton kernels: batches, embeddings, the loss, and Adam.
 
 Nothing here is compiled for a number of runs, so a stack of another size starts without a wait. Shapes and results are
-those of network.py and stack.py, whose functions these stand for (tests/test_fused.py); dropout is that of fused.py.
+those of ../network.py and ../step.py, whose functions these resite (tests/retriever/test_triton_training.py); dropout
+is that of t5_blocks.py.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import torch
 import torch.nn.functional as F
 import triton
 
-from ..stack import BETAS, EPSILON
+from ..step import BETAS, EPSILON
 from . import step_kernels as kernels
-from .calls import Drop, drops
+from .t5_blocks import Drop, drop_arguments
 
 __all__ = ["adam", "embed", "finish", "gather_examples", "head"]
 
 Tensor = Any
-BLOCK, ROWS = 1024, 32  # numbers, or rows of embeddings, of one program
+BLOCK, ROWS = 1024, 32  # numbers, or rows of embeddings, per program
 LOGITS = {"BM": 64, "BV": 64, "num_warps": 4, "num_stages": 3}
 
 
@@ -29,7 +30,7 @@ def gather_examples(
     order: Tensor, at: Tensor, slot: Tensor, item: Tensor, level: Tensor, mine: Tensor, within: Tensor,
     position: Tensor, length: Tensor, items: Tensor, tokens: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """As in stack.py; of empty places the target is 0."""
+    """As in ../step.py; the target of an empty slot is 0."""
     (R, catalogue, levels), (batches, slots) = tokens.shape, order.shape[1:]
     history, owner = (torch.empty(R, *slot.shape, dtype=torch.long, device=order.device) for _ in range(2))
     target, before = (torch.empty(R, *mine.shape, dtype=torch.long, device=order.device) for _ in range(2))
@@ -46,50 +47,52 @@ def gather_examples(
 
 
 class Embed(torch.autograd.Function):  # type: ignore[misc]
+    """dropout(table[tokens]). table: (R, V, d), tokens: (R, n) -> (R, n, d)."""
+
     @staticmethod
-    def forward(ctx: Any, table: Tensor, tokens: Tensor, share: float, seed: Any, place: int) -> Any:
-        ctx.drop, ctx.words = (share, place), table.shape[1]
+    def forward(ctx: Any, table: Tensor, tokens: Tensor, share: float, seed: Any, site: int) -> Any:
+        ctx.drop, ctx.words = (share, site), table.shape[1]
         ctx.save_for_backward(tokens, seed)
         x = torch.empty(*tokens.shape, table.shape[2], device=table.device)
-        return _embed(table, tokens, x, (share, seed, place), gradient=False)[1]
+        return _embed(table, tokens, x, (share, seed, site), gradient=False)[1]
 
     @staticmethod
     def backward(ctx: Any, dx: Tensor) -> Any:
-        (tokens, seed), (share, place) = ctx.saved_tensors, ctx.drop
+        (tokens, seed), (share, site) = ctx.saved_tensors, ctx.drop
         dtable = torch.zeros(len(dx), ctx.words, dx.shape[2], device=dx.device)
-        return _embed(dtable, tokens, dx.contiguous(), (share, seed, place), gradient=True)[0], *[None] * 4
+        return _embed(dtable, tokens, dx.contiguous(), (share, seed, site), gradient=True)[0], *[None] * 4
 
 
 def _embed(table: Tensor, tokens: Tensor, x: Tensor, drop: Drop, gradient: bool) -> tuple[Tensor, Tensor]:
-    (R, n, d), (share, seed, place) = x.shape, drop
+    (R, n, d), (share, seed, site) = x.shape, drop
     kernels.embed[triton.cdiv(n, ROWS), R](
-        table, tokens, x, seed, n, table.shape[1], place, *drops(share),
+        table, tokens, x, seed, n, table.shape[1], site, *drop_arguments(share),
         D=d, BM=ROWS, DROP=share > 0, GRADIENT=gradient,
     )  # fmt: skip
     return table, x
 
 
 class NormDrop(torch.autograd.Function):  # type: ignore[misc]
-    """dropout(norm(x)) factor, in another dtype."""
+    """dropout(norm(x)) factor, in another dtype. x: (R, n, d), scale: (R, d) -> (R, n, d)."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, scale: Tensor, factor: float, dtype: Any, share: float, seed: Any, place: int
+        ctx: Any, x: Tensor, scale: Tensor, factor: float, dtype: Any, share: float, seed: Any, site: int
     ) -> Any:
         (R, n, d), y = x.shape, torch.empty(x.shape, dtype=dtype, device=x.device)
-        x, ctx.rest = x.contiguous(), (factor, share, place)
+        x, ctx.rest = x.contiguous(), (factor, share, site)
         ctx.save_for_backward(x, scale, seed)
         kernels.norm_drop[triton.cdiv(n, ROWS), R](
-            x, scale, y, seed, n, scale.stride(0), factor, place, *drops(share), D=d, BM=ROWS, DROP=share > 0
+            x, scale, y, seed, n, scale.stride(0), factor, site, *drop_arguments(share), D=d, BM=ROWS, DROP=share > 0
         )
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
-        (x, scale, seed), (factor, share, place), (R, n, d) = ctx.saved_tensors, ctx.rest, dy.shape
+        (x, scale, seed), (factor, share, site), (R, n, d) = ctx.saved_tensors, ctx.rest, dy.shape
         dx, dscale = torch.empty_like(x), torch.zeros(R, d, device=x.device)
         kernels.grad_norm_drop[triton.cdiv(n, ROWS), R](
-            x, scale, dy.contiguous(), dx, dscale, seed, n, scale.stride(0), factor, place, *drops(share),
+            x, scale, dy.contiguous(), dx, dscale, seed, n, scale.stride(0), factor, site, *drop_arguments(share),
             D=d, BM=ROWS, DROP=share > 0,
         )  # fmt: skip
         return dx, dscale, *[None] * 5
@@ -102,22 +105,22 @@ class Entropy(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, y: Tensor, shared: Tensor, target: Tensor, weight: Tensor) -> Any:
         (R, n, d), words = y.shape, shared.shape[1]
         table = F.pad(shared, (0, 0, 0, -words % 8)).to(y.dtype)  # matrix units want aligned rows
-        each, whole = torch.empty(R, n, device=y.device), torch.empty(R, n, device=y.device)
+        each, log_sum = torch.empty(R, n, device=y.device), torch.empty(R, n, device=y.device)
         kernels.entropy[triton.cdiv(n, LOGITS["BM"]), R](
-            y, table, target, each, whole, n, words, table.stride(0), D=d, **LOGITS
+            y, table, target, each, log_sum, n, words, table.stride(0), D=d, **LOGITS
         )
         weight = weight / weight.sum(1, keepdim=True).clamp(min=1)
         ctx.words = words
-        ctx.save_for_backward(y, table, target, whole, weight)
+        ctx.save_for_backward(y, table, target, log_sum, weight)
         return (each * weight).sum(1)
 
     @staticmethod
     def backward(ctx: Any, dloss: Tensor) -> Any:
-        (y, table, target, whole, weight), words = ctx.saved_tensors, ctx.words
+        (y, table, target, log_sum, weight), words = ctx.saved_tensors, ctx.words
         (R, n, d), padded = y.shape, table.shape[1]
         dlogits = torch.empty(R, n, padded, dtype=y.dtype, device=y.device)
         kernels.grad_entropy[triton.cdiv(n, LOGITS["BM"]), triton.cdiv(padded, LOGITS["BV"]), R](
-            y, table, target, whole, dloss[:, None] * weight, dlogits, n, words, padded, table.stride(0),
+            y, table, target, log_sum, dloss[:, None] * weight, dlogits, n, words, padded, table.stride(0),
             D=d, **LOGITS,
         )  # fmt: skip
         dtable = torch.bmm(dlogits.transpose(1, 2), y)[:, :words]
@@ -130,10 +133,12 @@ def embed(table: Tensor, tokens: Tensor, drop: Drop) -> Tensor:
 
 
 def finish(x: Tensor, scale: Tensor, dtype: Any, drop: Drop, factor: float = 1.0) -> Tensor:
+    """dropout(norm(x)) factor in a dtype: the end of the encoder and of the decoder."""
     return NormDrop.apply(x, scale, factor, dtype, *drop)
 
 
 def head(x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, drop: Drop) -> Tensor:
+    """As in ../network.py."""
     y = finish(x, final, dtype, drop, x.shape[2] ** -0.5)
     return Entropy.apply(y, shared, target.flatten(1), weight.flatten(1))
 
@@ -142,7 +147,7 @@ def adam(
     weights: list[Tensor], copies: list[Tensor], grads: Sequence[Tensor], first: list[Tensor], second: list[Tensor],
     step: Tensor, rate: float,
 ) -> None:  # fmt: skip
-    """As in stack.py."""
+    """As in ../step.py."""
     for w, copy, grad, m, v in zip(weights, copies, grads, first, second, strict=True):
         n = w[0].numel()
         kernels.adam[triton.cdiv(n, BLOCK), len(w)](

@@ -12,8 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...errors import InputError, SpecError
-from ...files.atomic import discard
-from ...files.checkpoint import unfinished
 from ...progress import Progress
 from ..shop.layout import Keys
 from ..shop.write import Draft, write_shop
@@ -72,9 +70,12 @@ class ShopSource:
 
 
 def assemble(
-    source: ShopSource, output: Path, options: ReadOptions, left_out: LeftOut, progress: Progress
+    source: ShopSource, output: Path, options: ReadOptions, left_out: LeftOut, scratch: Path, progress: Progress
 ) -> dict[str, Any]:
-    """Check everything, then write the shop and the list of what was left out; the facts of shop.json."""
+    """Check everything, then write the shop and the list of what was left out; the facts of shop.json.
+
+    scratch: a folder for the records while they are put in order; it is made if it is needed, and removed.
+    """
     progress.start("check", 0)
     index, good_items = check_items(source.items(), source.items_name, source.keys.item, left_out, progress)
     timed = source.split is None
@@ -86,7 +87,7 @@ def assemble(
     draft = Draft(
         source.keys,
         _good(source.items(), good_items),
-        in_order(_records(source, index, log, split), position, unfinished(output) / "sorting"),
+        in_order(_records(source, index, log, split), position, scratch / "sorting"),
         source.users,
         source.relevance,
         options.pairs,
@@ -95,7 +96,6 @@ def assemble(
     )
     written = write_shop(output, draft, progress)
     left_out.write()
-    discard(unfinished(output))
     return written
 
 

@@ -49,7 +49,9 @@ class ClickFiles:
     count_column: str | None = None
 
 
-def read_clicks(files: ClickFiles, output: Path, options: ReadOptions, progress: Progress) -> dict[str, Any]:
+def read_clicks(
+    files: ClickFiles, output: Path, options: ReadOptions, scratch: Path, progress: Progress
+) -> dict[str, Any]:
     """Write the shop; the facts of its shop.json."""
     if files.split not in ("pair", "query"):
         raise SpecError(f"--split must be pair or query, not {files.split!r}")
@@ -65,7 +67,7 @@ def read_clicks(files: ClickFiles, output: Path, options: ReadOptions, progress:
         facts={"kind": "clicks", "files": [columns.file.name, counted.name]},
         split={"by": files.split, "test_share": options.test_share},
     )
-    return assemble(source, output, options, left_out, progress)
+    return assemble(source, output, options, left_out, scratch, progress)
 
 
 def _records(files: ClickFiles, counted: NamedFile, kind: Any, options: ReadOptions, left_out: LeftOut) -> Any:

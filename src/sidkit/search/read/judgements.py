@@ -53,7 +53,9 @@ class JudgementFiles:
     split_column: str | None = None
 
 
-def read_judgements(files: JudgementFiles, output: Path, options: ReadOptions, progress: Progress) -> dict[str, Any]:
+def read_judgements(
+    files: JudgementFiles, output: Path, options: ReadOptions, scratch: Path, progress: Progress
+) -> dict[str, Any]:
     """Write the shop; the facts of its shop.json."""
     columns = find_item_columns(open_file(files.items), files.id_column, files.title_column, files.text_column)
     judged, left_out = open_file(files.judgements), options.left_out(output)
@@ -68,7 +70,7 @@ def read_judgements(files: JudgementFiles, output: Path, options: ReadOptions, p
         facts={"kind": "judgements", "files": [columns.file.name, judged.name], "label_min": files.label_min},
         split=split,
     )
-    return assemble(source, output, options, left_out, progress)
+    return assemble(source, output, options, left_out, scratch, progress)
 
 
 def _pairs(

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, StoreError
 from ...files.atomic import replace_file
-from ...files.checkpoint import unfinished
 from ...progress import Progress
 from ..shop.layout import Keys
 from ..shop.texts import item_text
@@ -66,11 +65,16 @@ class KuaiSearchFiles:
 
 
 def read_kuaisearch(
-    given: KuaiSearchFiles, output: Path, options: ReadOptions, progress: Progress, part_bytes: int = PART
+    given: KuaiSearchFiles,
+    output: Path,
+    options: ReadOptions,
+    scratch: Path,
+    progress: Progress,
+    part_bytes: int = PART,
 ) -> dict[str, Any]:
-    """Write the shop; the facts of its shop.json. Parts beside the output of the same files are not read again."""
+    """Write the shop; the facts of its shop.json. Parts of the same files in the scratch folder are not read again."""
     paths = _paths(given)
-    folder = unfinished(output) / "parts"
+    folder = scratch / "parts"
     _require_same(folder, paths, part_bytes)
     left_out = options.left_out(output)
     tables = {}
@@ -85,7 +89,7 @@ def read_kuaisearch(
             bad = one.bad_lines()
             values = [f"line {line} {reason}" for line, reason in bad]
             left_out.add(_name(given, one.path), "cannot be read", [line - 1 for line, _ in bad], values)
-    return assemble(_source(given, tables), output, options, left_out, progress)
+    return assemble(_source(given, tables), output, options, left_out, scratch, progress)
 
 
 def _paths(given: KuaiSearchFiles) -> dict[str, list[Path]]:

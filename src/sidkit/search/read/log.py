@@ -51,7 +51,7 @@ class LogFiles:
     columns: dict[str, str] = field(default_factory=dict)
 
 
-def read_log(files: LogFiles, output: Path, options: ReadOptions, progress: Progress) -> dict[str, Any]:
+def read_log(files: LogFiles, output: Path, options: ReadOptions, scratch: Path, progress: Progress) -> dict[str, Any]:
     """Write the shop; the facts of its shop.json."""
     if files.gap <= 0:
         raise SpecError(f"--gap must be above 0, not {files.gap:g}")
@@ -83,7 +83,7 @@ def read_log(files: LogFiles, output: Path, options: ReadOptions, progress: Prog
     )
     if "session" not in columns.names:
         source.facts["gap"] = files.gap
-    return assemble(source, output, options, left_out, progress)
+    return assemble(source, output, options, left_out, scratch, progress)
 
 
 def _searches(columns: LogColumns, queries: QueryTexts, keys: Keys, gap: float) -> Callable[[], Iterator[Any]]:

@@ -42,8 +42,8 @@ def choose_targets(
 
 
 def utilities(
-    shown: NDArray[np.int32], records: SearchRecords, typed: Typed, target: NDArray[np.int32], index: SearchIndex, people: People,
-    world: World, seed: int,
+    shown: NDArray[np.int32], records: SearchRecords, typed: Typed, target: NDArray[np.int32], index: SearchIndex,
+    people: People, world: World, seed: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
     """(relevance, taste) of every result: (n, 20) each."""
     words, wanted = index.traits.words[shown], index.traits.words[target]

@@ -15,7 +15,8 @@ from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array
 from ...rows.seam import Rows, Sums
-from ..stage import Run
+from ...rows.work import Work
+from ..stage import FitContext
 from .kmeans import Centroids, check_size
 from .loop import refine
 
@@ -78,10 +79,13 @@ class Balanced:
         if self.iterations < 0 or self.settle < 0:
             raise SpecError("iterations and settle cannot be negative")
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         return run.check_starts(shape[0], (self.size,), level)
 
-    def fit(self, rows: Rows, run: Run) -> Priced:
+    def work(self) -> Work:
+        return Work(float(self.iterations * self.size))
+
+    def fit(self, rows: Rows, run: FitContext) -> Priced:
         return refine(_Loop(self), rows, run)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Priced:
@@ -103,7 +107,7 @@ class _Loop:
     def state(self) -> type[Priced]:
         return Priced
 
-    def start(self, rows: Rows, run: Run) -> Priced:
+    def start(self, rows: Rows, run: FitContext) -> Priced:
         centroids = run.start_rows(rows, self.spec.size, rows.width).astype(np.float64)
         state = Priced(centroids, np.zeros(self.spec.size))
         distance, count = rows.reduce(partial(_distance, state))

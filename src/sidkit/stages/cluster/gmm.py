@@ -15,7 +15,8 @@ from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array, squared_length
 from ...rows.seam import Rows, Sums
-from ..stage import Run
+from ...rows.work import Work
+from ..stage import FitContext
 from .kmeans import Centroids, KMeans, check_size
 from .loop import refine
 
@@ -94,10 +95,13 @@ class GMM:
     def state(self) -> type[Mixture]:
         return Mixture
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         return run.check_starts(shape[0], (self.size,), level)
 
-    def fit(self, rows: Rows, run: Run) -> Mixture:
+    def work(self) -> Work:
+        return Work(float(self.iterations * self.size))
+
+    def fit(self, rows: Rows, run: FitContext) -> Mixture:
         return refine(self, rows, run)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Mixture:
@@ -105,7 +109,7 @@ class GMM:
         means, variances = (require_array(arrays, name, shape) for name in ("centroids", "variances"))
         return Mixture(means, variances, require_array(arrays, "weights", (self.size,)))
 
-    def start(self, rows: Rows, run: Run) -> Mixture:
+    def start(self, rows: Rows, run: FitContext) -> Mixture:
         centroids = KMeans(self.size, "euclidean", iterations=self.warm, skip_zero=self.skip_zero).fit(rows, run)
 
         def moments(x: Array, codes: Array) -> Sums:

@@ -15,7 +15,8 @@ from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array
 from ...rows.seam import Rows, Sums
-from ..stage import Run
+from ...rows.work import Work
+from ..stage import FitContext
 from .loop import refine
 
 __all__ = ["Centroids", "KMeans", "Metric", "check_size"]
@@ -108,16 +109,19 @@ class KMeans:
     def state(self) -> type[Centroids]:
         return Centroids
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         return run.check_starts(shape[0], (self.size,), level)
 
-    def fit(self, rows: Rows, run: Run) -> Centroids:
+    def work(self) -> Work:
+        return Work(float(self.iterations * self.size), self.top_k)
+
+    def fit(self, rows: Rows, run: FitContext) -> Centroids:
         return refine(self, rows, run)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Centroids:
         return Centroids(require_array(arrays, "centroids", (self.size, d)), self.metric)
 
-    def start(self, rows: Rows, run: Run) -> Centroids:
+    def start(self, rows: Rows, run: FitContext) -> Centroids:
         return Centroids(run.start_rows(rows, self.size, rows.width).astype(np.float64), self.metric)
 
     def statistics(self, clusters: Centroids, x: Array, codes: Array) -> Sums:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...geometry import Array
 from ...rows.seam import Rows, Sums
-from ..stage import Run
+from ..stage import FitContext
 
 __all__ = ["Cluster", "Clusterer", "Clusters", "refine"]
 
@@ -40,7 +40,7 @@ class Cluster(Protocol):
     @property
     def size(self) -> int: ...
 
-    def fit(self, rows: Rows, run: Run) -> Clusters: ...
+    def fit(self, rows: Rows, run: FitContext) -> Clusters: ...
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Clusters: ...
 
@@ -58,7 +58,7 @@ class Clusterer(Protocol[C]):
     def state(self) -> type[C]:
         """The dataclass of the clusters between passes: arrays, tuples of arrays, and numbers."""
 
-    def start(self, rows: Rows, run: Run) -> C:
+    def start(self, rows: Rows, run: FitContext) -> C:
         """The clusters before the first pass."""
 
     def statistics(self, clusters: C, x: Array, codes: Array) -> Sums:
@@ -74,7 +74,7 @@ class Clusterer(Protocol[C]):
         """The clusters as they will be stored and used, in this dtype."""
 
 
-def refine(cluster: Clusterer[C], rows: Rows, run: Run) -> C:
+def refine(cluster: Clusterer[C], rows: Rows, run: FitContext) -> C:
     """Fit a clusterer to rows: exactly `iterations` passes, fewer only if another would change nothing."""
     n, level = rows.shape[0], rows.width
     rows.prepare(float(n) * rows.shape[1] * getattr(cluster, "size", 1) * cluster.iterations)
@@ -124,7 +124,7 @@ def _key(cluster: Any, level: int) -> str:
     return f"level-{level + 1}-{type(cluster).__name__.lower()}"
 
 
-def _resumed(cluster: Clusterer[C], run: Run, level: int) -> tuple[int, C] | None:
+def _resumed(cluster: Clusterer[C], run: FitContext, level: int) -> tuple[int, C] | None:
     """How many passes are done, and the clusters they gave, if an interrupted fit left them."""
     saved = run.checkpoint.load(_key(cluster, level)) if run.checkpoint is not None else None
     if saved is None:

@@ -14,9 +14,10 @@ from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array, squared_length
 from ...rows.local import LocalRows
-from ...rows.seam import Rows
+from ...rows.seam import MakesRows, Rows
 from ...rows.sources import ArraySource
-from ..stage import Run
+from ...rows.work import Work
+from ..stage import FitContext
 from .kmeans import Centroids, KMeans, check_size
 
 __all__ = ["ParentBooks", "PerParent"]
@@ -108,12 +109,15 @@ class PerParent:
         if self.parents not in ("prefix", "last"):
             raise SpecError(f"parents must be 'prefix' or 'last', not {self.parents!r}")
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         if level == 0:
             raise SpecError("a level with a codebook per parent cannot be the first")
         return run.check_starts(shape[0], (min(self.size, shape[0]),), level)
 
-    def fit(self, rows: Rows, run: Run) -> ParentBooks:
+    def work(self) -> Work:
+        return Work(float(self.iterations * self.size))
+
+    def fit(self, rows: Rows, run: FitContext) -> ParentBooks:
         self.check(rows.shape, rows.width, run)
         common = KMeans(min(self.size, rows.shape[0]), "euclidean", iterations=self.iterations).fit(rows, run)
         spare = np.resize(common.centroids, (self.size, rows.shape[1]))  # fewer rows than codes: repeat
@@ -132,24 +136,25 @@ class PerParent:
         return ParentBooks(keys.astype(np.int64), starts, np.concatenate(books), spare)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> ParentBooks:
-        keys = require_array(arrays, "parents", (None, None))
-        starts = require_array(arrays, "starts", (len(keys) + 1,))
+        keys = require_array(arrays, "parents", (None, None), "i")
+        starts = require_array(arrays, "starts", (len(keys) + 1,), "i")
         centroids = require_array(arrays, "centroids", (None, d))
         books = ParentBooks(keys, starts, centroids, require_array(arrays, "common", (self.size, d)))
         lengths = np.diff(starts)
-        if starts[0] != 0 or starts[-1] != len(centroids) or lengths.min() < 1 or lengths.max() > self.size:
+        fitting = len(keys) > 0 and ((lengths >= 1) & (lengths <= self.size)).all()
+        if not fitting or starts[0] != 0 or starts[-1] != len(centroids):
             raise SpecError("the parents' codebooks do not add up")
         return books
 
     def _parents(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
         return codes if self.parents == "prefix" else codes[:, -1:]
 
-    def _cluster(self, x: NDArray[Any], rows: Rows, run: Run, parent: int) -> NDArray[Any]:
+    def _cluster(self, x: NDArray[Any], rows: Rows, run: FitContext, parent: int) -> NDArray[Any]:
         if len(x) <= self.size:
             return x
-        seed = Run(seed=int(np.random.SeedSequence((run.seed, rows.width, parent)).generate_state(1)[0]))
-        beside = getattr(rows, "beside", None) if len(x) * x.shape[1] * self.size >= WORTH_MOVING else None
-        own = LocalRows(ArraySource(x)) if beside is None else beside(x)
+        seed = FitContext(seed=int(np.random.SeedSequence((run.seed, rows.width, parent)).generate_state(1)[0]))
+        large = len(x) * x.shape[1] * self.size >= WORTH_MOVING
+        own = rows.rows_of(x) if large and isinstance(rows, MakesRows) else LocalRows(ArraySource(x))
         return KMeans(self.size, "euclidean", iterations=self.iterations).fit(own, seed).centroids
 
 

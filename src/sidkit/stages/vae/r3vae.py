@@ -1,4 +1,4 @@
-"""R3-VAE: a learned reference direction, then codebooks that are rated rather than chosen from."""
+"""R3-VAE: a learned reference direction, then codebooks whose codewords are rated and mixed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ...errors import SpecError, need
 from ...files.folder import require_array
 from ...geometry import Array, residual, unit
 from ...rows.seam import Rows
+from ...rows.work import Work
 from ..cluster.kmeans import Centroids
-from ..stage import Run
-from .books import FittedBooks, read_books
-from .mlp import Layer, double, forward, product, read_layers, single
-from .training import Training
+from ..stage import FitContext
+from .array_layers import Layer, double, forward, product, read_layers, single
+from .codebooks import FittedCodebooks, read_codebooks
+from .settings import Training
 
 __all__ = ["R3VAE", "R3_PUBLIC", "FittedR3VAE"]
 
@@ -28,15 +29,15 @@ R3_PUBLIC = Training(3000, 1024, 5e-4, weight_decay=1e-5, schedule="constant", c
 
 @dataclass(frozen=True)
 class R3VAE:
-    """One token per size, the best-rated codeword; what is passed on is soft.
+    """One token per size, the best-rated codeword; the residual is soft.
 
         e_0 = x - (x.r / |r|^2) r,   s_k = cos(e_{l-1}, c_k),   w = softmax(s / temperature),
         q_l = sum_k w_k c_k,   e_l = e_{l-1} - q_l,   token = argmax_k w_k;   x^ = (x.r / |r|^2) r + sum_l q_l
         loss = |x - x^|^2 - sc_weight SC + pd_weight PD
 
     SC and PD are those of `sidkit.sids.coherence`, of each batch, averaged over levels. The paper's lambda is
-    both weights. With temperature 1 (literal) and many codewords q_l is close to the codebook's mean, so that
-    residuals barely change between levels.
+    both weights. With temperature 1 (as the paper writes it) and many codewords, q_l is close to the codebook's mean,
+    so that residuals barely change between levels.
 
     rating      "softmax" as above, or "top1" (RecBoard): q_l = cos(e, c) c / |c| of the best codeword alone
     encoder     "identity" as in the formulas, or "mlp": the same on E(x), Linear+ReLU over `hidden` to `latent`
@@ -45,7 +46,7 @@ class R3VAE:
     reduction   of the squared error: "sum" over features as |x - x^|^2 says, or "mean"
     metric      "groups": SC and PD of the batch grouped by prefix, PD over at most `pd_groups` of them;
                 "codewords": RecBoard's stand-ins
-    Inferred: r starts from U(-1, 1) (RecBoard); groups are represented by sum_{m<=l} q_m; codebooks start by
+    Inferred: r starts from U(-1, 1) (RecBoard); groups are represented by sum_{m<=l} q_m; the initial codebooks are
     Euclidean k-means; reduction.
     """
 
@@ -78,21 +79,25 @@ class R3VAE:
             raise SpecError(f"pd_groups must be at least 2, not {self.pd_groups}")
 
     def widths(self, d: int) -> tuple[int, ...]:
-        """The encoder's widths; the identity has but one."""
+        """The encoder's widths; the identity has one."""
         return (d, *self.hidden, self.latent) if self.encoder == "mlp" else (d,)
 
     def decoder_widths(self, d: int) -> tuple[int, ...]:
         widths = self.widths(d)
         return widths[::-1] if self.decoder == "mirror" else (widths[-1], 4 * d, d)
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         need("torch", "torch", "training an R3-VAE")
         return run.check_starts(shape[0], self.sizes, level)
 
-    def fit(self, rows: Rows, run: Run) -> FittedR3VAE:
+    def work(self) -> Work:
+        """None that moves the rows: training takes a GPU wherever they are."""
+        return Work(0.0)
+
+    def fit(self, rows: Rows, run: FitContext) -> FittedR3VAE:
         self.check(rows.shape, rows.width, run)
+        from .loop import train
         from .r3vae_network import R3VAENetwork
-        from .train import train
 
         d = rows.shape[1]
         return self.restore(train(lambda g: R3VAENetwork.new(self, d, g), self.training, rows, run, "r3-vae"), d)
@@ -104,12 +109,12 @@ class R3VAE:
             require_array(arrays, "reference", (widths[-1],)),
             read_layers(arrays, "encoder", widths),
             read_layers(arrays, "decoder", self.decoder_widths(d)),
-            read_books(arrays, self.sizes, widths[-1], "cosine"),
+            read_codebooks(arrays, self.sizes, widths[-1], "cosine"),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class FittedR3VAE(FittedBooks):
+class FittedR3VAE(FittedCodebooks):
     spec: R3VAE
     reference: NDArray[Any]
     encoder: tuple[Layer, ...]
@@ -124,15 +129,15 @@ class FittedR3VAE(FittedBooks):
         e, columns = self._project(x)[1], []
         for book in self.books:
             columns.append(book.assign(single(e), codes))
-            e = e - self._taken(e, book, columns[-1])
+            e = e - self._quantized(e, book, columns[-1])
         return namespace(e).stack(columns, 1)
 
     def carry(self, x: Array, codes: Array) -> Array:
-        """What the reconstruction misses, x - x^, of the width of x."""
+        """The error of the reconstruction, x - x^: (n, d)."""
         along, e = self._project(x)
-        own, rebuilt = codes[:, codes.shape[1] - len(self.sizes) :], along
+        tokens, rebuilt = codes[:, codes.shape[1] - len(self.sizes) :], along
         for level, book in enumerate(self.books):
-            q = self._taken(e, book, own[:, level])
+            q = self._quantized(e, book, tokens[:, level])
             rebuilt, e = rebuilt + q, e - q
         return x - like(forward(rebuilt, self.decoder), x)
 
@@ -142,7 +147,7 @@ class FittedR3VAE(FittedBooks):
         rest = residual(z, like(self.reference, z)[None, :], keep=0.0)
         return z - rest, rest
 
-    def _taken(self, e: Array, book: Centroids, code: Array) -> Array:
+    def _quantized(self, e: Array, book: Centroids, code: Array) -> Array:
         """q of every row, in float64: (n, e)."""
         c = like(book.centroids, e)
         if self.spec.rating == "top1":

@@ -1,4 +1,4 @@
-"""The R3-VAE while it is trained, in torch. Imported by fits only."""
+"""The loss of the R3-VAE, in torch. Imported by fits only."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import cosine_similarity, embedding, normalize
 
-from .groups import cohesion, discrimination, group_means, renumber
-from .layers import Tensor, Weights, apply, new_weights, squared_error
-from .train import Step
+from .batch_coherence import cohesion, discrimination, group_means, renumber
+from .loop import BatchResult
+from .torch_layers import Tensor, Weights, apply, new_weights, squared_error
 
 if TYPE_CHECKING:
     from .r3vae import R3VAE
@@ -25,14 +25,14 @@ class R3VAENetwork:
 
     @classmethod
     def new(cls, spec: R3VAE, d: int, generator: Any) -> R3VAENetwork:
-        """Fresh weights: the reference from U(-1, 1), codebooks zero until they are started."""
+        """New weights: the reference from U(-1, 1), codebooks zero until k-means sets them."""
         widths = spec.widths(d)
         reference = torch.empty(widths[-1]).uniform_(-1.0, 1.0, generator=generator)
         weights = new_weights(widths, spec.decoder_widths(d), spec.sizes, generator)
         return cls(spec, {"reference": reference} | weights)
 
-    def loss(self, x: Tensor) -> Step:
-        """Reconstruction, less sc_weight times SC, plus pd_weight times PD, both averaged over levels."""
+    def loss(self, x: Tensor) -> BatchResult:
+        """recon - sc_weight * SC + pd_weight * PD, both averaged over levels."""
         spec = self.spec
         along, e0 = self.project(x)
         codes, parts, _ = self.recurse(e0)
@@ -44,7 +44,7 @@ class R3VAENetwork:
         measure = self._by_groups if spec.metric == "groups" else self._by_codewords
         sc, pd = measure(along, e0, codes, parts)
         loss = recon - spec.sc_weight * sc + spec.pd_weight * pd
-        return Step(loss, torch.stack(codes, dim=1), {"recon": recon, "SC": sc, "PD": pd})
+        return BatchResult(loss, torch.stack(codes, dim=1), {"recon": recon, "SC": sc, "PD": pd})
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The part of E(x) along the reference, and the rest: (B, e) each."""
@@ -53,7 +53,7 @@ class R3VAENetwork:
         return along, z - along
 
     def recurse(self, e: Tensor, levels: int | None = None) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Per level the codes and what the level takes, then what is left."""
+        """Per level the codes and q, then the residual after the last one."""
         codes, parts = [], []
         for level in range(len(self.spec.sizes) if levels is None else levels):
             code, q = self.rate(e, self.weights[f"codebook.{level}"])
@@ -63,7 +63,7 @@ class R3VAENetwork:
         return codes, parts, e
 
     def rate(self, e: Tensor, book: Tensor) -> tuple[Tensor, Tensor]:
-        """Every row's best-rated codeword, and what the level takes of it: (B,), (B, e)."""
+        """The best-rated codeword of every row, and q: (B,), (B, e)."""
         score = normalize(e, dim=1) @ normalize(book, dim=1).T  # (B, K): cosines
         code = score.argmax(dim=1)
         if self.spec.rating == "softmax":
@@ -78,19 +78,19 @@ class R3VAENetwork:
         return self.recurse(self.project(x)[1], level)[2]
 
     def _by_groups(self, along: Tensor, e0: Tensor, codes: list[Tensor], parts: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """SC and PD of the batch, rows grouped by prefix and represented by what the levels so far took of them."""
+        """SC and PD of the batch, rows grouped by prefix and represented by the sum of q over the levels so far."""
         group, v = torch.zeros_like(codes[0]), torch.zeros_like(e0)
-        found: tuple[list[Tensor], list[Tensor]] = ([], [])
+        sc, pd = [], []
         for code, q in zip(codes, parts, strict=True):
             group, v = renumber(group, code), v + q
-            found[0].append(cohesion(v, group))
-            found[1].append(discrimination(group_means(v, group, self.spec.pd_groups), self.spec.pd_scale))
-        return _mean(found[0], e0), _mean(found[1], e0)
+            sc.append(cohesion(v, group))
+            pd.append(discrimination(group_means(v, group, self.spec.pd_groups), self.spec.pd_scale))
+        return _mean(sc, e0), _mean(pd, e0)
 
     def _by_codewords(
         self, along: Tensor, e0: Tensor, codes: list[Tensor], parts: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """RecBoard's stand-ins: cos of e0 with what is rebuilt so far, less one; PD of the level's codewords."""
+        """RecBoard's stand-ins: SC = cos(e0, reconstruction so far) - 1; PD over the level's codewords."""
         v, sc, pd = along, [], []
         for level, q in enumerate(parts):
             v = v + q
@@ -99,7 +99,7 @@ class R3VAENetwork:
         return _mean(sc, e0), _mean(pd, e0)
 
 
-def _mean(found: list[Tensor], like: Tensor) -> Tensor:
+def _mean(by_level: list[Tensor], like: Tensor) -> Tensor:
     """The mean over the levels that have a value; zero where none has."""
-    there = [value for value in found if value is not None]
-    return torch.stack(there).mean() if there else like.new_zeros(())
+    values = [value for value in by_level if value is not None]
+    return torch.stack(values).mean() if values else like.new_zeros(())

@@ -13,11 +13,12 @@ from ...engine.arrays import like, namespace
 from ...errors import SpecError, need
 from ...geometry import Array
 from ...rows.seam import Rows
+from ...rows.work import Work
 from ..cluster.kmeans import Centroids
-from ..stage import Run
-from .books import FittedBooks, read_books
-from .mlp import Layer, forward, read_layers, single
-from .training import PUBLIC, Training
+from ..stage import FitContext
+from .array_layers import Layer, forward, read_layers, single
+from .codebooks import FittedCodebooks, read_codebooks
+from .settings import PUBLIC, Training
 
 __all__ = ["RQVAE", "FittedRQVAE"]
 
@@ -29,17 +30,17 @@ class RQVAE:
         z = E(x), r_1 = z;   c_l = argmin_k |r_l - e_l[k]|^2,   r_{l+1} = r_l - e_l[c_l];   x^ = D(sum_l e_l[c_l])
         loss = |x - x^|^2 + quant_weight * over levels of (|sg(r_l) - q_l|^2 + beta |r_l - sg(q_l)|^2)
 
-    E is Linear+ReLU over `hidden` to `latent`, D its mirror. Codebooks start by k-means on the first batch, level
-    after level. The defaults are those of the public TIGER pipeline.
+    E is Linear+ReLU over `hidden` to `latent`, D its mirror. The initial codebooks are k-means on the first batch,
+    level after level. The defaults are those of the public TIGER pipeline.
 
     reduction       "mean": means over elements and over levels; "sum": sums over features and levels, mean over rows
-    residual_grad   whether what a level leaves carries the encoder's gradient to the next: "detached", as LC-Rec
-                    and its family do, so that only the first level's commitment moves the encoder; or "through"
+    residual_grad   whether the residual carries the encoder's gradient to the next level: "detached", as LC-Rec and
+                    its family do, so that only the first level's commitment moves the encoder; or "through"
     sinkhorn        epsilon per level of the balanced assignment in training, 0 for none; a single number is for the
-                    last level alone. Tokens are always the nearest codewords.
+                    last level only. Tokens are always the nearest codewords.
 
-    Inferred: the start is our own k-means (k-means++ draw, an empty cluster splits the heaviest) rather than
-    scikit-learn's; "through" subtracts sg(q), so that codebooks learn from their own level only.
+    Inferred: the initial k-means is sidkit's (k-means++ draw, an empty cluster splits the heaviest) rather than
+    scikit-learn's; "through" subtracts sg(q), so that a codebook learns from its level only.
     """
 
     sizes: tuple[int, ...]
@@ -73,35 +74,39 @@ class RQVAE:
         return (*(0.0 for _ in self.sizes[1:]), self.sinkhorn)
 
     def widths(self, d: int) -> tuple[int, ...]:
-        """The encoder's widths, from the rows to the latent space; the decoder's are the same backwards."""
+        """The encoder's widths, from the rows to the latent space; the decoder's are the reverse."""
         return (d, *self.hidden, self.latent)
 
-    def check(self, shape: tuple[int, int], level: int, run: Run) -> int:
+    def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
         need("torch", "torch", "training an RQ-VAE")
         return run.check_starts(shape[0], self.sizes, level)
 
-    def fit(self, rows: Rows, run: Run) -> FittedRQVAE:
+    def work(self) -> Work:
+        """None that moves the rows: training takes a GPU wherever they are."""
+        return Work(0.0)
+
+    def fit(self, rows: Rows, run: FitContext) -> FittedRQVAE:
         self.check(rows.shape, rows.width, run)
+        from .loop import train
         from .rqvae_network import RQVAENetwork
-        from .train import train
 
         d = rows.shape[1]
         return self.restore(train(lambda g: RQVAENetwork.new(self, d, g), self.training, rows, run, "rq-vae"), d)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedRQVAE:
-        """Weights without a decoder are accepted: they give tokens, and nothing to pass on."""
+        """Weights without a decoder are accepted: they give tokens, and no residual for a next stage."""
         widths = self.widths(d)
         decoder = any(name.startswith("decoder.") for name in arrays)
         return FittedRQVAE(
             self,
             read_layers(arrays, "encoder", widths),
             read_layers(arrays, "decoder", widths[::-1]) if decoder else (),
-            read_books(arrays, self.sizes, self.latent, "euclidean"),
+            read_codebooks(arrays, self.sizes, self.latent, "euclidean"),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class FittedRQVAE(FittedBooks):
+class FittedRQVAE(FittedCodebooks):
     spec: RQVAE
     encoder: tuple[Layer, ...]
     decoder: tuple[Layer, ...]  # () where none was given
@@ -123,18 +128,18 @@ class FittedRQVAE(FittedBooks):
         return namespace(r).stack(columns, 1)
 
     def carry(self, x: Array, codes: Array) -> Array:
-        """What the reconstruction misses, x - x^, of the width of x."""
+        """The error of the reconstruction, x - x^: (n, d)."""
         if not self.decoder:
             raise SpecError("this RQ-VAE came without a decoder, so no stage can follow it; give its decoder's weights")
-        own = codes[:, codes.shape[1] - len(self.sizes) :]
-        return x - like(self._decoded(own, x), x)
+        tokens = codes[:, codes.shape[1] - len(self.sizes) :]
+        return x - like(self._decoded(tokens, x), x)
 
     def reconstruct(self, codes: NDArray[np.integer[Any]]) -> NDArray[Any]:
         """x^ of these tokens, (n, len(sizes)): (n, d)."""
         if not self.decoder:
             raise SpecError("this RQ-VAE came without a decoder and cannot reconstruct; give its decoder's weights")
-        made: NDArray[Any] = single(self._decoded(codes, np.empty((0, 0), np.float32)))
-        return made
+        x: NDArray[Any] = single(self._decoded(codes, np.empty((0, 0), np.float32)))
+        return x
 
     def _decoded(self, codes: Array, x: Array) -> Array:
         return forward(sum(like(book.centroids, x)[codes[:, i]] for i, book in enumerate(self.books)), self.decoder)

@@ -1,4 +1,4 @@
-"""The RQ-VAE while it is trained, in torch. Imported by fits only."""
+"""The loss of the RQ-VAE, in torch. Imported by fits only."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.nn.functional import embedding
 
-from .layers import Tensor, Weights, apply, new_weights, squared_error
+from .loop import BatchResult
 from .sinkhorn import sinkhorn
-from .train import Step
+from .torch_layers import Tensor, Weights, apply, new_weights, squared_error
 
 if TYPE_CHECKING:
     from .rqvae import RQVAE
@@ -23,7 +23,7 @@ class Quantized(NamedTuple):
     codes: Tensor  # (B, L)
     codebook: list[Tensor]  # per level |sg(r) - q|^2, which moves codewords
     commit: list[Tensor]  # per level |r - sg(q)|^2, which moves the encoder
-    left: Tensor  # (B, e): what no level has taken
+    residual: Tensor  # (B, e): after the last level
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,32 +33,32 @@ class RQVAENetwork:
 
     @classmethod
     def new(cls, spec: RQVAE, d: int, generator: Any) -> RQVAENetwork:
-        """Fresh weights; the codebooks are zero until they are started."""
+        """New weights; the codebooks are zero until k-means sets them."""
         widths = spec.widths(d)
         return cls(spec, new_weights(widths, widths[::-1], spec.sizes, generator))
 
-    def loss(self, x: Tensor) -> Step:
+    def loss(self, x: Tensor) -> BatchResult:
         """recon + quant_weight * (codebook + beta commit over the levels), on a batch x (B, d)."""
         spec = self.spec
         out = self.quantize(apply(x, self.weights, "encoder"), balance=True)
         recon = squared_error(apply(out.vector, self.weights, "decoder"), x, spec.reduction)
         levels = torch.stack([a + spec.beta * b for a, b in zip(out.codebook, out.commit, strict=True)])
         quant = levels.mean() if spec.reduction == "mean" else levels.sum()
-        return Step(recon + spec.quant_weight * quant, out.codes, {"recon": recon, "quant": quant})
+        return BatchResult(recon + spec.quant_weight * quant, out.codes, {"recon": recon, "quant": quant})
 
     def quantize(self, z: Tensor, balance: bool, levels: int | None = None) -> Quantized:
-        """Level by level: the codeword of what is left, then what is left without it.
+        """Level by level: the codeword of the residual, then the residual without it.
 
-        What is left reaches the next level without a gradient ("detached": the straight-through vector is what is
-        subtracted, so that r - [r + sg(q - r)] has none), or with the gradient of z ("through": r - sg(q)). Either
-        way the reconstruction reaches z once and the codebooks never.
+        The residual reaches the next level without a gradient ("detached": the straight-through vector is subtracted,
+        and r - [r + sg(q - r)] has none), or with the gradient of z ("through": r - sg(q)). In both cases the gradient
+        of the reconstruction reaches z once, and the codebooks never.
         """
         spec, r, total = self.spec, z, torch.zeros_like(z)
         codes, codebook, commit = [], [], []
         for level in range(len(spec.sizes) if levels is None else levels):
             book = self.weights[f"codebook.{level}"]
             code = self._choose(r.detach(), book.detach(), spec.balance[level] if balance else 0.0)
-            q = embedding(code, book)  # (B, e); its gradient adds up in a fixed order, that of book[code] does not
+            q = embedding(code, book)  # (B, e); its gradient is summed in a fixed order, that of book[code] is not
             codebook.append(squared_error(q, r.detach(), spec.reduction))
             commit.append(squared_error(r, q.detach(), spec.reduction))
             codes.append(code)
@@ -73,8 +73,8 @@ class RQVAENetwork:
         return self.quantize(apply(x, self.weights, "encoder"), balance=False).codes
 
     def residual(self, x: Tensor, level: int) -> Tensor:
-        """What of x reaches a level in training: (B, e)."""
-        return self.quantize(apply(x, self.weights, "encoder"), balance=True, levels=level).left
+        """The residual of x that a level quantizes in training: (B, e)."""
+        return self.quantize(apply(x, self.weights, "encoder"), balance=True, levels=level).residual
 
     def _choose(self, r: Tensor, book: Tensor, epsilon: float) -> Tensor:
         distance = (r * r).sum(dim=1, keepdim=True) + (book * book).sum(dim=1) - 2 * (r @ book.T)  # (B, K)

@@ -1,4 +1,4 @@
-"""Sinkhorn: assignments that spread a batch evenly over a codebook (as LC-Rec does)."""
+"""Sinkhorn: assignments that use all codewords about equally often in a batch (as LC-Rec does). For training only."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def sinkhorn(distance: Tensor, epsilon: float, iterations: int) -> Tensor:
         d' = (d - middle) / amplitude in [-1, 1],   Q = exp(-d' / epsilon),
         then in turn rows scaled to 1 / B and columns to 1 / K; at last Q times B
 
-    In float64, each row's largest entry taken out first. With epsilon = 0.003 the entries span e^667, which float64
-    just holds; for smaller ones the same scaling runs on logarithms, slower and without limit.
+    In float64, each row divided by its largest entry first. With epsilon = 0.003 the entries span e^667, within the
+    range of float64; for a smaller epsilon the same scaling runs on logarithms, slower and without limit.
     """
     middle = (distance.max() + distance.min()) / 2
     amplitude = distance.max() - middle + 1e-5

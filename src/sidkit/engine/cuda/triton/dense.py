@@ -19,14 +19,18 @@ from .slots import WORST, halves, marked
 def dense_kernel(
     x, c, offset, sums, mass, best, n, K, beta, scale, run,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, KB: tl.constexpr, K_TOP: tl.constexpr,
-    HAS_OFFSET: tl.constexpr, RAGGED: tl.constexpr, COSINE: tl.constexpr, SKIP_ZERO: tl.constexpr,
-    UNIT: tl.constexpr,
+    RAGGED: tl.constexpr, SKIP_ZERO: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
-    """`run` tiles of BM rows: their sums (programs, KB, DP) and mass (programs, KB); best (n,) similarity of each."""
+    """`run` tiles of BM rows: their sums (programs, KB, DP) and mass (programs, KB); best (n,) similarity of each.
+
+    x: (n, D) float16; c: (at least KB, DP) float16, K codewords and zeros; offset: (at least KB,) float32, or None for
+    cosines. RAGGED: KB is more than K. UNIT: rows have length one or zero. SKIP_ZERO leaves rows of length zero out.
+    """
+    SIGNED: tl.constexpr = (offset is not None) or KB < 128
     program = tl.program_id(0)
     dim = tl.arange(0, DP)
-    number = tl.arange(0, KB)
-    ct = tl.load(c + number[:, None] * DP + dim[None, :])
+    codeword = tl.arange(0, KB)
+    ct = tl.load(c + codeword[:, None] * DP + dim[None, :])
     total = tl.zeros([KB, DP], tl.float32)
     heavy = tl.zeros([KB, 16], tl.float32)
     ones = tl.full([BM, 16], 1.0, x.dtype.element_ty)
@@ -42,20 +46,20 @@ def dense_kernel(
             wide = xt.to(tl.float32)
             square = tl.sum(wide * wide, 1)
         s = tl.dot(xt, tl.trans(ct))
-        if HAS_OFFSET:
-            s += tl.load(offset + number)[None, :]
+        if offset is not None:
+            s += tl.load(offset + codeword)[None, :]
         if RAGGED:
-            s = tl.where((number < K)[None, :], s, WORST)
+            s = tl.where((codeword < K)[None, :], s, WORST)
         if UNIT:
             slope = square
             shift = tl.zeros([BM], tl.float32)
-        elif COSINE:
+        elif offset is None:
             slope = 1.0 / tl.where(square > 0, tl.sqrt_rn(square), 1.0)
             shift = tl.zeros([BM], tl.float32)
         else:
             slope = tl.full([BM], 2.0 * scale, tl.float32)
             shift = 0.5 * square
-        s = marked(s, 0, 0, KB, True, HAS_OFFSET or KB < 128)
+        s = marked(s, 0, 0, KB, True, SIGNED)
         counts = live
         if SKIP_ZERO:
             counts = live & (square > 0)
@@ -69,14 +73,14 @@ def dense_kernel(
         heavy = tl.dot(tl.trans(w), ones, heavy)
         total = tl.dot(tl.trans(w), xt, total)
         tl.store(best + rows, tl.where(counts, (peak - shift) * slope, 0.0), mask=live)
-    put = (program * KB + number)[:, None] * DP + dim[None, :]
+    put = (program * KB + codeword)[:, None] * DP + dim[None, :]
     tl.store(sums + put, total)
-    tl.store(mass + program * KB + number, tl.max(heavy, 1))
+    tl.store(mass + program * KB + codeword, tl.max(heavy, 1))
 
 
 @triton.jit
 def _top(s, steep, BM: tl.constexpr, KB: tl.constexpr, K_TOP: tl.constexpr):
-    """The largest and the K_TOP-th largest of every row, and the sum of 2^(steep (s - largest)) over those between."""
+    """Of each row of s (BM, KB): the largest, the K_TOP-th largest, and the sum of 2^(steep (s - largest)) up to it."""
     a, b = halves(s, BM, KB // 2)
     high = tl.maximum(a, b)
     low = tl.minimum(a, b)

@@ -1,9 +1,9 @@
 """Triton: weighted sums of rows by codeword, the same bits on every run and in any order.
 
-Pairs (row, weight) are sorted by codeword with a counting sort whose places come from integer atomics, so the order
-inside a codeword's list changes from run to run. The sums do not: every product w x is rounded once to a grid of its
-own (a power of two fixed by the longest row) and added up as an integer, and integers add in any order. With FOLDS = 2
-what the first rounding left over is rounded to a grid 2^20 finer and added up likewise, 41 bits below the longest row.
+Pairs (row, weight) are sorted by codeword with a counting sort whose positions come from integer atomics, so the order
+inside a codeword's list changes from run to run. The sums do not: every product w x is rounded once to a grid (a power
+of two fixed by the longest row) and added up as an integer, and integers add in any order. With FOLDS = 2 the remainder
+of the first rounding is rounded to a grid 2^20 finer and added up likewise, 41 bits below the longest row.
 """
 
 # mypy: ignore-errors
@@ -20,17 +20,21 @@ MASS_GRID: tl.constexpr = tl.constexpr(4294967296.0)  # 2^32
 
 
 @triton.jit
-def place_kernel(
+def rank_kernel(
     index, code, counts, total, K, sub,
     K_TOP: tl.constexpr, RANK_BITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Each pair's codeword and its place among the codeword's pairs in this sub-block of rows; index: (n, K_TOP)."""
+    """Each pair's codeword and its position among the codeword's pairs in this sub-block of rows.
+
+    index: (n, K_TOP) int32, the codewords; code: (n, K_TOP) int32, the codeword above RANK_BITS bits of position;
+    counts: (subs, K) int32, zero before. total: n * K_TOP pairs; sub: rows of a sub-block.
+    """
     pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = pair < total
-    number = tl.load(index + pair, mask=live, other=0)
+    codeword = tl.load(index + pair, mask=live, other=0)
     group = (pair // K_TOP) // sub
-    place = tl.atomic_add(counts + group * K + number, 1, mask=live, sem="relaxed")
-    tl.store(code + pair, (number << RANK_BITS) | place, mask=live)
+    position = tl.atomic_add(counts + group * K + codeword, 1, mask=live, sem="relaxed")
+    tl.store(code + pair, (codeword << RANK_BITS) | position, mask=live)
 
 
 @triton.jit
@@ -38,19 +42,23 @@ def scatter_kernel(
     code, weight, ends, pairs, total, K, sub,
     K_TOP: tl.constexpr, RANK_BITS: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Pairs written where they belong: the row's number in the high half of an int64, the weight's bits in the low."""
+    """Pairs written in the order of their codewords.
+
+    code: (n, K_TOP) int32 of `rank_kernel`; weight: (n, K_TOP) float32; ends: (subs, K) int32, running sums of counts;
+    pairs: (n * K_TOP,) int64, the index of the row in the high half, the bits of the weight in the low half.
+    """
     pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = pair < total
     both = tl.load(code + pair, mask=live, other=0)
     row = pair // K_TOP
-    number = (both >> RANK_BITS) & ((1 << (32 - RANK_BITS)) - 1)
-    place = both & ((1 << RANK_BITS) - 1)
-    end = tl.load(ends + (row // sub) * K + number, mask=live, other=1)
+    codeword = (both >> RANK_BITS) & ((1 << (32 - RANK_BITS)) - 1)
+    position = both & ((1 << RANK_BITS) - 1)
+    end = tl.load(ends + (row // sub) * K + codeword, mask=live, other=1)
     w = tl.full([BLOCK], 1.0, tl.float32)
     if WEIGHTED:
         w = tl.load(weight + pair, mask=live, other=0.0)
     bits = w.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    tl.store(pairs + end - 1 - place, (row.to(tl.int64) << 32) | bits, mask=live)
+    tl.store(pairs + end - 1 - position, (row.to(tl.int64) << 32) | bits, mask=live)
 
 
 @triton.jit
@@ -58,22 +66,25 @@ def sum_kernel(
     x, pairs, ends, longest, mass, total, low, K,
     D: tl.constexpr, BT: tl.constexpr, BD: tl.constexpr, FOLDS: tl.constexpr,
 ):  # fmt: skip
-    """One codeword's pairs in one sub-block of rows, added up: mass (K,), total and low (K, D), int64."""
+    """One codeword's pairs in one sub-block of rows, added up: mass (K,), total and low (K, D), int64.
+
+    x: (n, D); pairs and ends of `scatter_kernel`; longest: (1,) float32, the longest row; low is for FOLDS = 2.
+    """
     group = tl.program_id(0)
     start = tl.load(ends + group - 1, mask=group > 0, other=0)
     end = tl.load(ends + group)
     if start < end:
-        number = group % K
+        codeword = group % K
         dim = tl.program_id(1) * BD + tl.arange(0, BD)
         grid = grid_of(tl.load(longest))
         lane = tl.arange(0, BT)
         heavy = tl.zeros([BT], tl.int64)
         high_sum = tl.zeros([BD], tl.int64)
         low_sum = tl.zeros([BD], tl.int64)
-        for some in range(start, end, BT * FLUSH):
+        for batch in range(start, end, BT * FLUSH):
             high = tl.zeros([BT, BD], tl.int32)
             rest = tl.zeros([BT, BD], tl.int32)
-            for first in range(some, tl.minimum(some + BT * FLUSH, end), BT):
+            for first in range(batch, tl.minimum(batch + BT * FLUSH, end), BT):
                 live = first + lane < end
                 pair = tl.load(pairs + first + lane, mask=live, other=0)
                 w = (pair & 0xFFFFFFFF).to(tl.int32).to(tl.float32, bitcast=True)
@@ -92,12 +103,12 @@ def sum_kernel(
             high_sum += tl.sum(high, 0).to(tl.int64)
             if FOLDS == 2:
                 low_sum += tl.sum(rest, 0).to(tl.int64)
-        put = number.to(tl.int64) * D + dim
+        put = codeword.to(tl.int64) * D + dim
         tl.atomic_add(total + put, high_sum, mask=dim < D, sem="relaxed")
         if FOLDS == 2:
             tl.atomic_add(low + put, low_sum, mask=dim < D, sem="relaxed")
         if tl.program_id(1) == 0:
-            tl.atomic_add(mass + number, tl.sum(heavy, 0), sem="relaxed")
+            tl.atomic_add(mass + codeword, tl.sum(heavy, 0), sem="relaxed")
 
 
 @triton.jit
@@ -112,21 +123,24 @@ def finish_kernel(
     mass, total, low, longest, mass_out, total_out, K,
     D: tl.constexpr, BD: tl.constexpr, FOLDS: tl.constexpr,
 ):  # fmt: skip
-    """Integers back to float64; each is below 2^53, so nothing is lost."""
-    number = tl.program_id(0).to(tl.int64)
+    """Integers back to float64; each is below 2^53, so nothing is lost.
+
+    mass (K,), total, low (K, D): int64, of `sum_kernel`; mass_out (K,), total_out (K, D): float64.
+    """
+    codeword = tl.program_id(0).to(tl.int64)
     grid = grid_of(tl.load(longest)).to(tl.float64)
     for d in range(0, D, BD):
         dim = d + tl.arange(0, BD)
-        v = tl.load(total + number * D + dim, mask=dim < D, other=0).to(tl.float64)
+        v = tl.load(total + codeword * D + dim, mask=dim < D, other=0).to(tl.float64)
         if FOLDS == 2:
-            v += tl.load(low + number * D + dim, mask=dim < D, other=0).to(tl.float64) / 1048576.0
-        tl.store(total_out + number * D + dim, v / grid, mask=dim < D)
-    tl.store(mass_out + number, tl.load(mass + number).to(tl.float64) / 4294967296.0)
+            v += tl.load(low + codeword * D + dim, mask=dim < D, other=0).to(tl.float64) / 1048576.0
+        tl.store(total_out + codeword * D + dim, v / grid, mask=dim < D)
+    tl.store(mass_out + codeword, tl.load(mass + codeword).to(tl.float64) / 4294967296.0)
 
 
 @triton.jit
 def column_kernel(x, out, n, run, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr):
-    """The sum of `run` tiles of BM rows: out (programs, D) float64."""
+    """The sum of `run` tiles of BM rows x (n, D): out (programs, D) float64."""
     program = tl.program_id(0)
     dim = tl.arange(0, DP)
     total = tl.zeros([BM, DP], tl.float64)

@@ -1,0 +1,75 @@
+"""The figures of docs/results.md from the JSON lines of tiger.py; tiger_tables.py --figures draws them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+
+from tiger import MAIN
+from tiger_codes import BEYOND, DATASETS, TOKENIZERS
+from tiger_lines import SEEDS, by_row
+
+
+def draw(done: list[dict], folder: Path) -> None:
+    """tiger-main.svg: test NDCG@20 of every run. tiger-curves.svg: validation NDCG@20 by epoch. tiger-sensitivity.svg:
+    NDCG@20 by top-k and by beta."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "tiger"  # the same runs, the same file
+    import matplotlib.pyplot as plt
+
+    datasets = [dataset for dataset in DATASETS if any(line["dataset"] == dataset for line in done)]
+    if not datasets:
+        return
+    size = {"figsize": (4 * len(datasets), 3.2), "squeeze": False, "layout": "constrained"}
+    curves, panels = plt.subplots(1, len(datasets), **size)
+    main, dots = plt.subplots(1, len(datasets), **size | {"figsize": (4 * len(datasets), 4)}, sharey=True)
+    shown = [name for name in (*TOKENIZERS, *BEYOND) if any(name == line["tokenizer"] for line in done)]
+    for column, dataset in enumerate(datasets):
+        rows = by_row(done, dataset)
+        for name, runs in by_row(done, dataset, shown).items():
+            values, at = [run["test"]["item_ndcg@20"] for run in runs.values()], shown.index(name)
+            dots[0][column].plot(values, [at] * len(values), "o", color="C0", ms=4, alpha=0.6)
+            dots[0][column].plot(mean(values), at, "|", color="black", ms=12)
+        dots[0][column].set(title=dataset, xlabel="test NDCG@20", yticks=range(len(shown)), yticklabels=shown)
+        dots[0][column].grid(axis="x", alpha=0.3)
+        dots[0][column].locator_params(axis="x", nbins=5)
+        for name, runs in rows.items():
+            if name in (*MAIN, "random"):
+                for seed, run in runs.items():
+                    label = name if seed == min(runs) else None
+                    colour = f"C{list(TOKENIZERS).index(name)}"
+                    panels[0][column].plot([value for _, value in run["curve"]], color=colour, label=label, lw=1)
+        panels[0][column].set(title=dataset, xlabel="epoch", ylabel="validation NDCG@20")
+        panels[0][column].legend(fontsize=7)
+    dots[0][0].invert_yaxis()
+    folder.mkdir(parents=True, exist_ok=True)
+    main.savefig(folder / "tiger-main.svg", metadata={"Date": None})
+    curves.savefig(folder / "tiger-curves.svg", metadata={"Date": None})
+    sensitivity(done).savefig(folder / "tiger-sensitivity.svg", metadata={"Date": None})
+
+
+def sensitivity(done: list[dict]):
+    """By k and by beta, on every dataset where either was varied: runs of the first seed joined, the others in grey."""
+    import matplotlib.pyplot as plt
+
+    settings = {1: "without-soft", 2: "prq-kmeans", 5: "prq-k5", 10: "prq-k10"}
+    betas = {10: "prq-beta10", 15: "prq-kmeans", 20: "prq-beta20", 25: "prq-beta25"}
+    varied = {*settings.values(), *betas.values()} - set(MAIN)
+    rows = {dataset: by_row(done, dataset) for dataset in DATASETS}
+    datasets = [dataset for dataset in DATASETS if varied & rows[dataset].keys()]
+    figure, axes = plt.subplots(
+        2, max(1, len(datasets)), figsize=(4 * max(1, len(datasets)), 6), squeeze=False, layout="constrained"
+    )
+    for column, dataset in enumerate(datasets):
+        for axis, (word, series) in zip(axes[:, column], (("top-k", settings), ("beta", betas)), strict=True):
+            runs = {x: rows[dataset][name] for x, name in series.items() if name in rows[dataset]}
+            ndcg = {x: {seed: run["test"]["item_ndcg@20"] for seed, run in each.items()} for x, each in runs.items()}
+            first = {x: values[SEEDS[0]] for x, values in ndcg.items() if SEEDS[0] in values}
+            axis.plot(list(first), list(first.values()), "o-", label="seed 0")
+            others = [(x, value) for x, values in ndcg.items() for seed, value in values.items() if seed != SEEDS[0]]
+            axis.plot([x for x, _ in others], [value for _, value in others], ".", color="grey", label="other seeds")
+            axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20", xticks=list(series))
+    axes[0][0].legend(fontsize=8)
+    return figure

@@ -1,0 +1,66 @@
+"""What commands read: embeddings, and columns of the items."""
+
+from __future__ import annotations
+
+import sys
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from .options import BadRows
+
+if TYPE_CHECKING:
+    from ..data.source import Embeddings
+    from ..files.address import Location
+    from ..progress import Progress
+
+__all__ = ["columns_of", "open_source", "texts_for"]
+
+
+def open_source(
+    path: str, id_column: str | None, column: str | None, bad_rows: BadRows, output: Location, progress: Progress
+) -> Embeddings:
+    """The embeddings at a path (- for JSON lines from standard input).
+
+    With --bad-rows drop they come without their bad rows, which are listed beside the output.
+    """
+    from ..data.bad_rows import list_bad_rows
+    from ..data.embeddings import good_rows, open_embeddings
+    from ..data.json_lines import read_json_lines
+
+    source = read_json_lines(sys.stdin) if path == "-" else open_embeddings(path, id_column, column)
+    if bad_rows is BadRows.error:
+        return source
+    progress.start("check", source.shape[0])
+    scratch = output.absolute().parent if isinstance(output, Path) and str(output) != "-" else None
+    good = good_rows(source, scratch, progress)
+    if not good.shape[0]:
+        first = good.bad[min(good.bad)]
+        raise InputError(f"no rows are left: all {len(good.bad):,} of {path} are bad, the first because it {first}")
+    if good.bad:
+        listing = list_bad_rows(output, source, good.bad)
+        print(f"left out {len(good.bad):,} bad rows, listed in {listing}", file=sys.stderr)
+    return good
+
+
+def texts_for(path: str | PathLike[str], column: str, ids: Any) -> list[str]:
+    """The text of every id, '' where the file has none."""
+    from ..data.items import texts_of
+
+    return texts_of(path, column, ids)
+
+
+def columns_of(path: str | PathLike[str]) -> list[str]:
+    """The columns of a Parquet file, or of the first of several; none of a file of another format."""
+    from pyarrow.parquet import read_schema
+
+    from ..data.listing import files_of, is_parquet, readable
+    from ..files.address import for_arrow
+
+    first = files_of(path)[0]
+    if not is_parquet(first):
+        return []
+    with readable(first):
+        names: list[str] = read_schema(for_arrow(first)).names
+    return names

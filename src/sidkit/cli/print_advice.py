@@ -1,0 +1,43 @@
+"""What `sidkit advise` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from ..advice.candidates import Advice
+
+__all__ = ["print_advice"]
+
+
+def print_advice(advice: Advice, command: str) -> None:
+    """A line per candidate, the advice in words, and the command that fits the chosen sizes."""
+    from ..advice.page import DRIFTS, headline, interval
+
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("sizes", "codewords", "ICR", "SIDs per item", "largest bucket", "fitted on", "meets"):
+        table.add_column(heading, justify="right", no_wrap=heading == "sizes")
+    for one in advice.candidates:
+        figures = (interval(one, name) for name in ("icr_per_sid", "sids_per_item", "largest_bucket"))
+        rows = "all" if one.measured else f"{one.fitted_on:,}"
+        style = "bold" if one is advice.chosen else ""
+        sizes = "-".join(map(str, one.sizes))
+        table.add_row(sizes, f"{one.codewords:,}", *figures, rows, one.meets(advice.target), style=style)
+    wide = console if console.is_terminal else Console(highlight=False, width=max(console.width, 140))
+    wide.print(table)
+    counted = ""
+    if advice.counted != advice.items:
+        counted = f"; SIDs were counted for {advice.counted:,} and extrapolated"
+    brackets = ""
+    if not all(one.measured for one in advice.candidates):
+        brackets = " Brackets: where 90 % of full fits are expected."
+    console.print(f"\n{advice.items:,} items{counted}.{brackets}", style="dim")
+    if advice.drifts:
+        console.print(f"Careful: {DRIFTS}.", style="yellow")
+    console.print(f"[bold]{headline(advice)}[/bold]")
+    if command:
+        console.print(f"  {command}", markup=False, soft_wrap=True)

@@ -1,0 +1,138 @@
+"""sidkit search align: queries and items in one space."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..options import Device, Json, Output
+from ..outputs import require_folder
+from ..parsing import require_seed
+from .shared import ShopFolder, shop_table
+
+
+def align(
+    shop: ShopFolder,
+    items_embeddings: Annotated[
+        str, typer.Option("--items-embeddings", help="Embeddings of the items, by item_id", show_default=False)
+    ],
+    queries_embeddings: Annotated[
+        str, typer.Option("--queries-embeddings", help="Embeddings of the queries, by query_id", show_default=False)
+    ],
+    output: Output,
+    dimensions: Annotated[int, typer.Option("--dimensions", help="Dimensions of the aligned vectors")] = 128,
+    hidden: Annotated[int, typer.Option("--hidden", help="Width of a hidden layer; 0 for a linear projection")] = 0,
+    towers: Annotated[
+        str, typer.Option("--towers", help="shared: one projection for queries and items; separate: one for each")
+    ] = "shared",
+    l1: Annotated[float, typer.Option("--l1", help="Weight of the query-query loss")] = 1.0,
+    l2: Annotated[float, typer.Option("--l2", help="Weight of the item-item loss")] = 1.0,
+    l3: Annotated[float, typer.Option("--l3", help="Weight of the query-item loss")] = 1.0,
+    temperature: Annotated[float, typer.Option("--temperature", help="Cosines are divided by it")] = 0.05,
+    batch: Annotated[int, typer.Option("--batch", help="Pairs of each kind in a step")] = 512,
+    negatives: Annotated[
+        int, typer.Option("--negatives", help="Random items in a step, as further negatives of the queries")
+    ] = 512,
+    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the query-item pairs at most")] = 20,
+    patience: Annotated[
+        int, typer.Option("--patience", help="Passes without a better recall before training stops")
+    ] = 3,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW")] = 1e-3,
+    held_out: Annotated[
+        float, typer.Option("--held-out", help="Share of the clicked queries that is measured and not trained on")
+    ] = 0.05,
+    start: Annotated[str, typer.Option("--start", help="First weights: pca or random")] = "pca",
+    order_weight: Annotated[float, typer.Option("--order-weight", help="An order counts as this many clicks")] = 2.0,
+    per_query: Annotated[int, typer.Option("--per-query", help="Items of a query at most")] = 20,
+    per_item: Annotated[int, typer.Option("--per-item", help="Queries of an item that are compared at most")] = 20,
+    per_session: Annotated[
+        int, typer.Option("--per-session", help="Items of a session that are compared at most")
+    ] = 20,
+    neighbours: Annotated[
+        int, typer.Option("--neighbours", help="Partners of a query among queries, of an item among items, at most")
+    ] = 10,
+    keywords: Annotated[
+        str | None, typer.Option("--keywords", help="Embeddings of keywords, by keyword, to mix into the vectors")
+    ] = None,
+    keyword_weight: Annotated[
+        float, typer.Option("--keyword-weight", help="Share of the keywords in a vector that has some")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same alignment")] = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """sidkit search align shop --items-embeddings items-emb.parquet --queries-embeddings queries-emb.parquet -o aligned
+
+    Project the embeddings of queries and items into one space, in which queries are near the items that people click
+    for them. Writes items.parquet and queries.parquet, which `sidkit fit` reads, and the projection, which embeds
+    queries that come later. Embeddings are made, for instance, by these:
+
+    sidkit embed shop/items.parquet --text text -o items-emb.parquet
+
+    sidkit embed shop/queries.parquet --text query --queries --encoder items-emb.encoder -o queries-emb.parquet
+    """
+    from ...search.align import AlignPlan
+    from ...search.align_job import align as align_shop
+    from ...search.align_job import write_aligned
+    from ...search.pairs import PairOptions
+    from ..terminal import Terminal
+
+    require_seed(seed)
+    options: dict[str, Any] = {"towers": towers, "start": start, "held_out": held_out, "seed": seed}
+    plan = AlignPlan(
+        dimensions, hidden, l1=l1, l2=l2, l3=l3, temperature=temperature, batch=batch, negatives=negatives,
+        epochs=epochs, patience=patience, learning_rate=learning_rate, **options,
+    )  # fmt: skip
+    pairs = PairOptions(order_weight, per_query, per_item, per_session, neighbours)
+    require_folder(output)
+    log = shop_table(shop, "log", ("query", "clicked"), ("ordered", "user", "session", "split"))
+    items = shop_table(shop, "items", ("item_id",), ("text", "keywords"))
+    queries = shop_table(shop, "queries", ("query_id", "query", "train_records"))
+    vectors = _embeddings(items_embeddings), _embeddings(queries_embeddings)
+    words = _keywords(keywords, keyword_weight)
+    with Terminal() as progress:
+        made = align_shop(log, items, queries, *vectors, plan, pairs, words, device, progress)
+        write_aligned(made, output)
+    if as_json:
+        print(json.dumps({"output": str(output), **made.facts}))
+        return
+    _print(made.facts, output)
+    empty = [int((~rows.any(axis=1)).sum()) for rows in (made.items, made.queries)]
+    if any(empty):
+        print(
+            f"{empty[0]:,} items and {empty[1]:,} queries have embeddings of zeros, and stay zero; "
+            "`sidkit fit --bad-rows drop` leaves them out",
+            file=sys.stderr,
+        )
+
+
+def _embeddings(path: str) -> Any:
+    from ...data.embeddings import open_embeddings
+
+    return open_embeddings(path)
+
+
+def _keywords(path: str | None, weight: float) -> Any:
+    if path is None:
+        return None
+    from ...search.align_job import Keywords
+    from ...search.keywords import require_share
+
+    require_share(weight)
+    source = _embeddings(path)
+    words = tuple(str(word) for word in source.ids.to_pylist())
+    return Keywords(words, next(iter(source.chunks(source.shape[0]))), weight)
+
+
+def _print(facts: dict[str, Any], output: Path) -> None:
+    recall, counts = facts["recall"], facts["pairs"]
+    used = ", ".join(f"{count:,} {name.replace('_', '-')}" for name, count in counts.items())
+    print(f"trained on {used} pairs; kept epoch {facts['best_epoch']} of {len(facts['history']) - 1}")
+    print(
+        f"recall@{recall['cut']} of {recall['pairs']:,} held-out pairs ({recall['queries']:,} queries): "
+        f"{recall['before']:.4f} before, {recall['after']:.4f} after"
+    )
+    files = f"{output}/items.parquet --queries {output}/queries.parquet --repeats train_records"
+    print(f"wrote {output}; next: sidkit fit {files} -o tok/")

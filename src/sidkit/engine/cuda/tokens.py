@@ -1,0 +1,68 @@
+"""The nearest codewords on a GPU, exact: near-ties are decided in float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .carry import scored
+from .codebook import CudaCodebook
+from .pairs import PROGRAMS
+from .tiles import ceil_div, power_above, tile_for
+from .triton import repair as kernels_repair
+from .triton import top as kernels_top
+from .triton.arguments import RowList, SlotShape
+
+__all__ = ["nearest", "top"]
+
+EXACT = 1 << 28  # numbers split into halves at once: 4 bytes each
+
+
+def top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
+    """The k best codewords of every row and their scores, best first: (n, k) int32, (n, k) float32."""
+    parts = [_ordered_top(some, book, k) for some in x.contiguous().split(_exact_rows(x))]
+    return torch.cat([index for index, _ in parts]), torch.cat([value for _, value in parts])
+
+
+def nearest(x: Tensor, book: CudaCodebook) -> Tensor:
+    """The best codeword of every row, near-ties decided in float64, lowest index first: (n,) int32."""
+    if len(book) == 1 or len(x) == 0:
+        return torch.zeros(len(x), dtype=torch.int32, device=x.device)
+    return torch.cat([_exact_top(some, book, 1)[0][:, 0] for some in x.contiguous().split(_exact_rows(x))])
+
+
+def _ordered_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
+    index, value = _exact_top(x, book, k)
+    if k > 1:
+        kernels_repair.rescore_kernel[(ceil_div(len(x), 16),)](
+            x, book.exact, book.exact_offset, index, value, len(x),
+            x.shape[1], min(64, power_above(x.shape[1])), 16, k, power_above(k),
+        )  # fmt: skip
+    return index, value
+
+
+def _exact_rows(x: Tensor) -> int:
+    """Rows whose halves are made at once."""
+    return max(1, EXACT // int(x.shape[1]))
+
+
+def _exact_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
+    """Indices that are right, and scores that are right to a few units in 2^-16."""
+    (n, d), K = x.shape, len(book)
+    index = torch.empty(n, k, dtype=torch.int32, device=x.device)
+    value = torch.empty(n, k, dtype=torch.float32, device=x.device)
+    undecided = RowList(torch.empty_like(index[:, 0]), torch.zeros(1, dtype=torch.int32, device=x.device))
+    tile = tile_for(d, k, "fp32")
+    c, low, depth = book.operands("fp32", tile.padded, tile.wide), tile.low_bits(K), 2 if k <= 8 else 3
+    # Halves lose 3 * 2^-22 of |x||c|, a sum of d products d * 2^-22 at most, the index of the block a score's low bits.
+    tolerance = 2.0 * (d + 16 + low + 1) * 2.0**-22
+    evict = depth < min(k + 1, c.blocks * tile.split)
+    keep = SlotShape(k, power_above(k + 1), depth, evict, False, low, K % tile.wide != 0)
+    kernels_top.tokens_kernel[(ceil_div(n, tile.rows),)](
+        scored(x, "fp32", tile), c, index, value, undecided, n, tolerance, book.reach, book.offset_reach,
+        tile.shape(d), keep, **tile.launch,
+    )  # fmt: skip
+    kernels_repair.settle_kernel[(8 * PROGRAMS,)](
+        x, book.exact, book.exact_offset, index, value, undecided, K, d, 16, 256, k, num_warps=8
+    )
+    return index, value

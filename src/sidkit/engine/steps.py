@@ -1,0 +1,28 @@
+"""What one fitted stage does to a row, as the compiled kernels and the GPU's kernel take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .cpu import CpuCodebook
+
+__all__ = ["CarryStep"]
+
+
+@dataclass(frozen=True, eq=False)
+class CarryStep:
+    """One stage: subtract the row's share of a vector (`geometry.residual`), then scale the row to length one.
+
+    vectors: (K, d), chosen by the row's code in `column`; (1, d), shared by all rows (column -1); or None.
+    book: the codebook that finds the code while encoding; None where codes are known.
+    """
+
+    vectors: NDArray[Any] | None = None
+    keep: float = 0.0
+    normalize: bool = True
+    column: int = -1
+    book: CpuCodebook | None = None

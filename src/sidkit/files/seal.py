@@ -1,0 +1,79 @@
+"""A checksum inside a Parquet file, so that damage to any of its bytes is noticed.
+
+The file's own metadata contains the SHA-256 of the file, taken with 64 zeros in its place. Programs that rewrite the
+file do not copy the entry: what they write loads as any table without a checksum does.
+
+    with pq.ParquetWriter(path, schema) as writer:
+        ...
+        writer.add_key_value_metadata(BLANK_SEAL)
+    seal(path)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import IO
+
+from ..errors import StoreError
+
+__all__ = ["BLANK_SEAL", "check_seal", "seal"]
+
+BLANK = "0" * 64
+BLANK_SEAL = {"sidkit.sha256": BLANK, "sidkit.sealed": "sha256"}  # two, so that a damaged key is noticed too
+KEY = b"sidkit.sha256\x18\x40"  # as it is in the file: Thrift puts type and length before the 64 digits
+SIGN = b"sidkit.sealed\x18\x06sha256"
+TAIL = 1 << 16  # bytes at the end of the file that contain the seal: in its footer, after the row groups
+BLOCK = 1 << 20
+
+
+def seal(file: Path) -> None:
+    """Fill in the blank seal of a file that was just written."""
+    with file.open("r+b") as stream:
+        position = _position(stream)
+        if position is None:
+            raise ValueError(f"{file} has no blank seal")
+        digest = _digest(stream, position)
+        stream.seek(position)
+        stream.write(digest.encode())
+
+
+def check_seal(file: Path) -> None:
+    """An error that names the file if it has a seal and any of its bytes has changed."""
+    with file.open("rb") as stream:
+        position = _position(stream)
+        if position is None:
+            if SIGN not in _tail(stream):
+                return
+            intact = False
+        else:
+            stream.seek(position)
+            intact = stream.read(len(BLANK)) == _digest(stream, position).encode()
+    if not intact:
+        raise StoreError(f"{file} is damaged: its SHA-256 is not the one it contains; encode again, or fetch a copy")
+
+
+def _tail(stream: IO[bytes]) -> bytes:
+    size = stream.seek(0, 2)
+    stream.seek(max(size - TAIL, 0))
+    return stream.read()
+
+
+def _position(stream: IO[bytes]) -> int | None:
+    """The position of the digest in the file."""
+    tail = _tail(stream)
+    at = tail.rfind(KEY)
+    return None if at < 0 else stream.tell() - len(tail) + at + len(KEY)
+
+
+def _digest(stream: IO[bytes], position: int) -> str:
+    """SHA-256 of the whole file with zeros at the position."""
+    digest, start = hashlib.sha256(), 0
+    stream.seek(0)
+    while block := bytearray(stream.read(BLOCK)):
+        first, last = max(position - start, 0), min(position + len(BLANK) - start, len(block))
+        if first < last:
+            block[first:last] = b"0" * (last - first)
+        digest.update(block)
+        start += len(block)
+    return digest.hexdigest()

@@ -1,0 +1,91 @@
+"""The same training with several seeds: a folder for each, and how its figures vary with the seed.
+
+folder/
+  seed-0/, seed-1/ ...   a complete retriever each
+  seeds.json             the plan, the figures of every seed, their means and standard deviations; written last
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from ..errors import StoreError
+from ..files.atomic import replace_file
+from .store import FACTS
+
+__all__ = ["SEEDS", "SeedSummary", "check_seeds_folder", "means_and_stds", "seed_folder", "seeds_in"]
+
+SEEDS = "seeds.json"
+SHARED = ("plan", "versions", "users")  # facts that all seeds have in common
+
+
+def means_and_stds(figures: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
+    """The mean of every figure over seeds, and its sample standard deviation, which one seed does not have."""
+    values = {name: [one[name] for one in figures] for name in figures[0]}
+    means = {name: fmean(each) for name, each in values.items()}
+    return means, {name: stdev(each) for name, each in values.items()} if len(figures) > 1 else {}
+
+
+@dataclass(frozen=True)
+class SeedSummary:
+    """What came of a training with several seeds. runs: by seed, the facts that its retriever.json has."""
+
+    runs: dict[int, dict[str, Any]]
+    at_once: int
+
+    def plain(self) -> dict[str, Any]:
+        """What seeds.json contains; means and stds are those of the test figures."""
+        shared = {name: next(iter(self.runs.values()))[name] for name in SHARED}
+        shared["plan"] = {name: value for name, value in shared["plan"].items() if name != "seed"}
+        means, stds = means_and_stds([facts["test"] for facts in self.runs.values()])
+        return {
+            **shared,
+            "seeds": list(self.runs),
+            "at_once": self.at_once,
+            "seconds": round(sum(facts["seconds"] for facts in self.runs.values()), 2),
+            "figures": {
+                str(seed): {name: value for name, value in facts.items() if name not in SHARED}
+                for seed, facts in self.runs.items()
+            },
+            "means": means,
+            "stds": stds,
+        }
+
+    def save(self, folder: Path) -> None:
+        with replace_file(folder / SEEDS) as temporary:
+            temporary.write_text(json.dumps(self.plain(), indent=1) + "\n", encoding="utf-8")
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    return folder / f"seed-{seed}"
+
+
+def seeds_in(folder: Path) -> list[int]:
+    """The seeds of a finished training with several; none if the folder is that of one retriever."""
+    try:
+        seeds = json.loads((folder / SEEDS).read_text(encoding="utf-8"))["seeds"]
+        return [int(seed) for seed in seeds]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"cannot read {folder / SEEDS}: {error}") from error
+
+
+def check_seeds_folder(folder: Path, seeds: Sequence[int]) -> None:
+    """Only a new or empty folder, or one of an earlier training with no other seeds, may be written to."""
+    if folder.exists() and not folder.is_dir():
+        raise StoreError(f"{folder} is a file; name a folder for the retrievers")
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if not names:
+        return
+    trained = {name for name in names if re.fullmatch(r"seed-\d+", name)}
+    if FACTS in names or not trained | names & {SEEDS}:
+        raise StoreError(f"{folder} holds other files; name an empty folder for the retrievers")
+    if others := sorted(trained - {seed_folder(folder, seed).name for seed in seeds}):
+        raise StoreError(f"{folder} holds {', '.join(others)} of another training; name another folder or remove them")

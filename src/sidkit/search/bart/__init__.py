@@ -1,0 +1,7 @@
+"""BART as a search model: transformers' weights, a forward pass over packed rows, training and beams.
+
+shape.py      the sizes of a BART, and presets
+weights.py    transformers' state_dict <-> the tensors of the forward pass
+network.py    the forward pass and the loss over packed rows
+packing.py    examples as flat token arrays, and batches of them without padding
+"""

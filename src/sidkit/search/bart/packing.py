@@ -1,0 +1,97 @@
+"""Examples as flat token arrays, and batches of them without padding.
+
+An example is an input and an output. All inputs lie in one array, end to end, and so do all outputs; a batch gathers
+the tokens of its examples. Token counts are rounded up, so that few shapes occur and nothing is compiled anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .network import PackedRows, packed
+
+__all__ = ["PackedBatch", "Ragged", "TokenExamples", "batch_of", "epoch", "on_device"]
+
+ROUND = 128  # tokens of a batch are padded to a multiple of this, by a sequence of padding
+LONGEST = 16  # and so is the length of its longest sequence
+NONE = -100  # the label of a token that is not learned
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Sequences of tokens laid end to end: tokens (T,) int32, starts (n + 1,) int64."""
+
+    tokens: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, lists: Any) -> Ragged:
+        parts = [np.asarray(one, np.int32) for one in lists]
+        tokens = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+        return cls(tokens, np.cumsum([0, *(len(one) for one in parts)]))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def take(self, index: NDArray[np.int64]) -> Ragged:
+        """Some of the sequences, in this order."""
+        lengths = self.starts[index + 1] - self.starts[index]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        source = np.repeat(self.starts[index] - starts[:-1], lengths) + np.arange(starts[-1])
+        return Ragged(self.tokens[source], starts)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenExamples:
+    """Inputs and outputs, n of each. An output ends with the end token and does not contain the start token."""
+
+    inputs: Ragged
+    outputs: Ragged
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+class PackedBatch(NamedTuple):
+    """What the loss takes: source and target, and labels (Td,) with -100 for padding."""
+
+    source: PackedRows
+    target: PackedRows
+    labels: Any
+
+
+def batch_of(examples: TokenExamples, index: NDArray[np.int64], start: int, pad: int, device: Any) -> PackedBatch:
+    """The examples of a batch on a device; start is the token that a decoder begins with."""
+    outputs = examples.outputs.take(index)
+    labels = outputs.tokens.astype(np.int64)
+    shifted = np.roll(labels, 1)
+    shifted[outputs.starts[:-1]] = start
+    target = Ragged(shifted.astype(np.int32), outputs.starts)
+    source, target_rows = (on_device(device, one, pad) for one in (examples.inputs.take(index), target))
+    padded = np.full(len(target_rows.tokens), NONE, np.int64)
+    padded[: len(labels)] = labels
+    return PackedBatch(source, target_rows, torch.from_numpy(padded).to(device, non_blocking=True))
+
+
+def epoch(n: int, batch: int, seed: tuple[int, ...]) -> Iterator[NDArray[np.int64]]:
+    """The indices of n examples in random order, `batch` at a time; the last batch may be smaller."""
+    order = np.random.default_rng(seed).permutation(n)
+    for first in range(0, n, batch):
+        yield order[first : first + batch]
+
+
+def on_device(device: Any, rows: Ragged, pad: int) -> PackedRows:
+    """Sequences on a device, and behind them one of padding, of 1 token at least."""
+    total = (len(rows.tokens) // ROUND + 1) * ROUND
+    tokens = np.full(total, pad, np.int64)
+    tokens[: len(rows.tokens)] = rows.tokens
+    starts = np.append(rows.starts, total)
+    longest = int(np.diff(starts).max())
+    there, begin = (torch.from_numpy(array).to(device, non_blocking=True) for array in (tokens, starts))
+    return packed(there, begin, -(-longest // LONGEST) * LONGEST, total - len(rows.tokens))

@@ -1,0 +1,120 @@
+"""What is known of a user when a query is typed: earlier clicks, earlier queries, and a SID of the user.
+
+Clicks and queries of all users lie in two arrays, user after user, each in the order of time. What came before an event
+is then a range that ends where the event is: nothing is stored for an event but three numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bart.packing import Ragged
+from .examples import join
+
+__all__ = ["Past", "RecentQueries", "ShortHistory", "UserSids", "past_of", "weighted_codes"]
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """What came before each of n events: values[first[i]:last[i]], oldest first."""
+
+    values: Integers
+    first: Integers  # (n,)
+    last: Integers  # (n,)
+
+    def latest(self, rows: Integers, count: int) -> tuple[Integers, Integers]:
+        """The latest `count` values before these events, (len(rows), count), -1 for none; and how many there were."""
+        at = self.last[rows, None] - count + np.arange(count)
+        there = at >= self.first[rows, None]
+        known = np.where(there, self.values[np.where(there, at, 0)] if len(self.values) else -1, -1)
+        return known, there.sum(1)
+
+
+def past_of(user: Integers, time: Integers, value_user: Integers, value_time: Integers, values: Integers) -> Past:
+    """What of the values, each of a user and a time, came before events of a user and a time; equal times do not count.
+
+    A user below 0 is nobody: such events have no past, and such values are left out.
+    """
+    kept = value_user >= 0
+    users, times = np.concatenate([user, value_user[kept]]), np.concatenate([time, value_time[kept]])
+    is_value = np.arange(len(users)) >= len(user)
+    order = np.lexsort((is_value, times, users))  # of equal times, events come first
+    before = np.cumsum(is_value[order])
+    last = np.empty(len(users), np.int64)
+    last[order] = before
+    ordered = values[kept][order[is_value[order]] - len(user)]
+    first = np.searchsorted(np.sort(value_user[kept]), user)
+    nobody = user < 0
+    return Past(ordered, np.where(nobody, 0, first), np.where(nobody, 0, last[: len(user)]))
+
+
+@dataclass(frozen=True, eq=False)
+class ShortHistory:
+    """The SIDs of the latest items, oldest first, by event."""
+
+    clicks: Past
+    sids: NDArray[np.int32]  # (items, levels) tokens
+    count: int = 5
+
+    def take(self, rows: Integers) -> Ragged:
+        items, _ = self.clicks.latest(rows, self.count)
+        there = items >= 0
+        tokens = self.sids[items[there]].ravel()
+        return Ragged(tokens, np.concatenate([[0], np.cumsum(there.sum(1) * self.sids.shape[1])]))
+
+
+@dataclass(frozen=True, eq=False)
+class RecentQueries:
+    """The texts of the latest queries, oldest first, by event."""
+
+    queries: Past
+    texts: Ragged
+    count: int = 3
+
+    def take(self, rows: Integers) -> Ragged:
+        recent, _ = self.queries.latest(rows, self.count)
+        empty = Ragged(self.texts.tokens, np.append(self.texts.starts, self.texts.starts[-1]))  # a last, empty text
+        return join([empty.take(np.where(recent[:, i] < 0, len(self.texts), recent[:, i])) for i in range(self.count)])
+
+
+@dataclass(frozen=True, eq=False)
+class UserSids:
+    """A user as two SIDs, by event: of the latest items and of a longer history; nothing where there is no history."""
+
+    clicks: Past
+    codes: NDArray[np.int32]  # (items, levels)
+    offsets: NDArray[np.int32]  # (levels,) the token of code 0
+    short: int = 5
+    long: int = 50
+
+    def take(self, rows: Integers) -> Ragged:
+        parts = []
+        for count in (self.short, self.long):
+            items, many = self.clicks.latest(rows, count)
+            tokens = weighted_codes(self.codes, items) + self.offsets
+            known = many > 0
+            parts.append(Ragged(tokens[known].astype(np.int32).ravel(), _starts(known * tokens.shape[1])))
+        return join(parts)
+
+
+def weighted_codes(codes: NDArray[np.int32], items: Integers) -> NDArray[np.int64]:
+    """Items (n, count), oldest first and -1 for none, as one SID each: (n, levels).
+
+    ceil(sum_i w_i code_i),   w_i = exp(sqrt(i)) / sum_j exp(sqrt(j)),   i = 1 for the oldest item there is
+    """
+    there = items >= 0
+    index = np.cumsum(there, 1)
+    weights = np.where(there, np.exp(np.sqrt(index)), 0.0)
+    weights /= np.maximum(weights.sum(1, keepdims=True), 1e-300)
+    mean = np.einsum("nc,ncl->nl", weights, codes[np.where(there, items, 0)].astype(np.float64))
+    rounded: NDArray[np.int64] = np.ceil(mean - 1e-9).astype(np.int64)
+    return rounded
+
+
+def _starts(lengths: Integers) -> Integers:
+    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,0 +1,105 @@
+"""Training examples by stage: which rows fill the fields of a task's template.
+
+An example is a task and one index for each of its fields: into the queries, the items or the events. Tokens are put
+together when a batch is made, so tens of millions of examples take a few bytes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bart.packing import Ragged, TokenExamples
+from .templates import TemplateTask
+from .tokens import Tokens
+
+__all__ = ["Filled", "TaskExamples", "join"]
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskExamples:
+    """The examples of one task: for every field the row of its table, (n,) each."""
+
+    task: TemplateTask
+    rows: Mapping[str, Integers]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.rows.values())))
+
+
+class Filled:
+    """The examples of a stage, all tasks together, as inputs and outputs of tokens on demand.
+
+    tables: for every field its tokens, by row; longest: tokens of an input or output at most, the rest is cut off.
+    """
+
+    def __init__(
+        self, tasks: Sequence[TaskExamples], tables: Mapping[str, Ragged], tokens: Tokens, longest: int = 128
+    ) -> None:
+        self.tasks, self.tables, self.longest = list(tasks), tables, longest
+        self.bos, self.eos = tokens.bos, tokens.eos
+        self.starts = np.cumsum([0, *(len(one) for one in tasks)])
+        texts = {value for one in tasks for kind, value in (*one.task.input, *one.task.output) if kind == "text"}
+        self.literals = {text: tokens.texts([text], longest) for text in texts}
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def take(self, index: Integers) -> TokenExamples:
+        """The examples with these indices, in this order."""
+        which = np.searchsorted(self.starts, index, side="right") - 1
+        inputs, outputs, order = [], [], []
+        for number in np.unique(which):
+            mine = np.flatnonzero(which == number)
+            rows = index[mine] - self.starts[number]
+            one = self.tasks[number]
+            inputs.append(self._filled(one, one.task.input, rows, self.longest, self.bos))
+            outputs.append(self._filled(one, one.task.output, rows, self.longest, None))
+            order.append(mine)
+        back = np.argsort(np.concatenate(order))
+        return TokenExamples(_stack(inputs).take(back), _stack(outputs).take(back))
+
+    def _filled(
+        self, one: TaskExamples, parts: Sequence[tuple[str, str]], rows: Integers, longest: int, begin: int | None
+    ) -> Ragged:
+        n = len(rows)
+        pieces = [_constant(n, begin)] if begin is not None else []
+        for kind, value in parts:
+            table = self.literals[value] if kind == "text" else self.tables[value]
+            pieces.append(table.take(np.zeros(n, np.int64) if kind == "text" else one.rows[value][rows]))
+        return join([_cut(join(pieces), longest - 1), _constant(n, self.eos)])
+
+
+def join(parts: Sequence[Ragged]) -> Ragged:
+    """Sequences that follow each other: part 1 of row i, then part 2 of row i, and so on."""
+    lengths = np.stack([np.diff(part.starts) for part in parts], 1)  # (n, parts)
+    starts = np.concatenate([[0], np.cumsum(lengths.sum(1))])
+    begin = starts[:-1, None] + np.cumsum(lengths, 1) - lengths
+    tokens = np.empty(starts[-1], np.int32)
+    for i, part in enumerate(parts):
+        where = np.repeat(begin[:, i] - part.starts[:-1], lengths[:, i]) + np.arange(len(part.tokens))
+        tokens[where] = part.tokens
+    return Ragged(tokens, starts)
+
+
+def _stack(parts: Sequence[Ragged]) -> Ragged:
+    """The sequences of all parts, one part after the other."""
+    lengths = np.concatenate([np.diff(part.starts) for part in parts])
+    return Ragged(np.concatenate([part.tokens for part in parts]), np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def _cut(rows: Ragged, longest: int) -> Ragged:
+    lengths = np.diff(rows.starts)
+    if lengths.max(initial=0) <= longest:
+        return rows
+    inside = np.arange(len(rows.tokens)) - np.repeat(rows.starts[:-1], lengths) < longest
+    return Ragged(rows.tokens[inside], np.concatenate([[0], np.cumsum(np.minimum(lengths, longest))]))
+
+
+def _constant(n: int, token: int) -> Ragged:
+    return Ragged(np.full(n, token, np.int32), np.arange(n + 1))

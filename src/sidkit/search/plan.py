@@ -1,0 +1,56 @@
+"""How a search model is trained, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..errors import SpecError
+from .bart.shape import BartShape
+
+__all__ = ["SearchPlan"]
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """The paper's settings by default; what it leaves open is marked inferred.
+
+    epochs          of the three stages: content, pairs, personal
+    warmup          steps over which the learning rate rises from zero (inferred)
+    decay           how the learning rate falls over a stage: not at all, or linearly to zero (inferred)
+    weight_decay    of AdamW (inferred)
+    words           tokens of texts, where a tokenizer is trained (inferred; BART's own has 50,265)
+    longest         tokens of an input at most (inferred)
+    from_centroids  SID tokens start from the tokenizer's centroids instead of at random (inferred)
+    history, recent_queries, long_history    how many are used of each (5 is the paper's short window)
+    """
+
+    shape: BartShape = field(default_factory=BartShape)
+    epochs: tuple[int, int, int] = (4, 3, 6)
+    batch: int = 512
+    learning_rate: float = 5e-5
+    warmup: int = 0
+    decay: Literal["none", "linear"] = "none"
+    weight_decay: float = 0.01
+    words: int = 16_000
+    longest: int = 128
+    templates: str = "en"
+    from_centroids: bool = True
+    history: int = 5
+    recent_queries: int = 3
+    long_history: int = 50
+    beams: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "words", "longest", "beams"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if len(self.epochs) != 3 or min(self.epochs) < 0 or not sum(self.epochs):
+            raise SpecError(f"epochs are three numbers, one for each stage, not {self.epochs}")
+        if self.learning_rate <= 0:
+            raise SpecError(f"the learning rate must be positive, not {self.learning_rate}")
+        if self.decay not in ("none", "linear"):
+            raise SpecError(f"decay must be none or linear, not {self.decay!r}")
+        if self.longest > self.shape.positions:
+            raise SpecError(f"inputs of {self.longest} tokens do not fit {self.shape.positions} positions")

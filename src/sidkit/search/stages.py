@@ -1,0 +1,146 @@
+"""The three training stages as examples: content alignment, co-occurrence, personalisation (OneSearch).
+
+content     query <-> its SID, title <-> its SID, texts and SIDs -> categories; every query and item once
+pairs       query <-> title and query SID <-> item SID of the pairs that users clicked or ordered
+personal    what a user typed, with what is known of the user -> the SID of the item clicked or ordered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bart.packing import Ragged
+from .context import Past, RecentQueries, ShortHistory, UserSids
+from .examples import Filled, TaskExamples
+from .plan import SearchPlan
+from .templates import STAGES, TemplateTask
+from .tokens import Tokens
+
+__all__ = ["Corpus", "Events", "tables_of", "training_stages"]
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Queries typed by users: query (n,), user (n,) or -1, item (n,) clicked or ordered afterwards, or -1."""
+
+    query: Integers
+    item: Integers
+    user: Integers
+    clicks: Past
+    queries: Past
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """What a model is trained on, as arrays; queries and items have SIDs of the same codebooks."""
+
+    queries: Sequence[str]
+    query_codes: NDArray[np.int32]  # (queries, levels)
+    titles: Sequence[str | None]
+    item_codes: NDArray[np.int32]  # (items, levels)
+    categories: Sequence[str | None]  # of items, as a path
+    profiles: Sequence[str]  # of users
+    training_queries: Integers  # rows of the queries that may be trained on
+    pairs: tuple[Integers, Integers]  # query rows and item rows
+    events: Events
+
+
+def tables_of(corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan) -> dict[str, Any]:
+    """For every field of a template what gives its tokens by row: of the query, the item, the user or the event."""
+    text = plan.longest // 2
+    queries, item_sids = tokens.texts(corpus.queries, text), tokens.sids(corpus.item_codes)
+    offsets = tokens.sids(np.zeros((1, len(tokens.sizes)), np.int32))[0]
+    history = ShortHistory(events.clicks, item_sids, plan.history)
+    return {
+        "query": queries,
+        "query_sid": _rows(tokens.sids(corpus.query_codes)),
+        "title": tokens.texts(corpus.titles, text),
+        "item_sid": _rows(item_sids),
+        "category": tokens.texts(corpus.categories, text),
+        "query_category": tokens.texts(corpus.categories, text),
+        "profile": tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
+        "history": history,
+        "recent_queries": RecentQueries(events.queries, queries, plan.recent_queries),
+        "user_sid": UserSids(events.clicks, corpus.item_codes, offsets, plan.history, plan.long_history),
+    }
+
+
+def training_stages(
+    corpus: Corpus, templates: Mapping[str, Sequence[TemplateTask]], tokens: Tokens, plan: SearchPlan
+) -> dict[str, Filled]:
+    """The examples of every stage."""
+    tables = tables_of(corpus, corpus.events, tokens, plan)
+    rows = {
+        "content": lambda task: content_rows(corpus, task),
+        "pairs": lambda task: _pair_rows(*corpus.pairs),
+        "personal": lambda task: event_rows(corpus.events),
+    }
+    stages = {}
+    for stage in STAGES:
+        tasks = [TaskExamples(task, _needed(rows[stage](task), task)) for task in templates[stage]]
+        stages[stage] = Filled([one for one in tasks if len(one)], tables, tokens, plan.longest)
+    return stages
+
+
+def event_rows(events: Events) -> dict[str, Integers]:
+    """Which rows fill the fields of an event."""
+    index = np.arange(len(events))
+    return {
+        "query": events.query,
+        "query_sid": events.query,
+        "item_sid": events.item,
+        "title": events.item,
+        "category": events.item,
+        "profile": events.user,  # -1 is the last row: nobody
+        "history": index,
+        "recent_queries": index,
+        "user_sid": index,
+    }
+
+
+def content_rows(corpus: Corpus, task: TemplateTask) -> dict[str, Integers]:
+    """Of a task about queries the queries, about items the items; where it asks for a category, those that have one."""
+    if "query_category" in task.fields:
+        query, item = _first_item(*corpus.pairs)
+        known = np.array([bool(corpus.categories[i]) for i in item], bool)
+        return {"query": query[known], "query_sid": query[known], "query_category": item[known]}
+    if task.fields & {"query", "query_sid"}:
+        return {"query": corpus.training_queries, "query_sid": corpus.training_queries}
+    known = np.ones(len(corpus.titles), bool)
+    for name, texts in (("title", corpus.titles), ("category", corpus.categories)):
+        if name in task.fields:
+            known &= np.array([bool(text) for text in texts], bool)
+    items = np.flatnonzero(known)
+    return {"title": items, "item_sid": items, "category": items}
+
+
+def _pair_rows(query: Integers, item: Integers) -> dict[str, Integers]:
+    return {"query": query, "query_sid": query, "title": item, "item_sid": item, "category": item}
+
+
+def _needed(rows: Mapping[str, Integers], task: TemplateTask) -> dict[str, Integers]:
+    return {name: rows[name] for name in sorted(task.fields)}
+
+
+def _first_item(query: Integers, item: Integers) -> tuple[Integers, Integers]:
+    """Every query of the pairs once, with the item that stands most often with it; of equals the first by row."""
+    if not len(query):
+        return query, item
+    pairs, counts = np.unique(np.stack([query, item], 1), axis=0, return_counts=True)
+    order = np.lexsort((pairs[:, 1], -counts, pairs[:, 0]))
+    first = order[np.unique(pairs[order, 0], return_index=True)[1]]
+    return pairs[first, 0], pairs[first, 1]
+
+
+def _rows(tokens: NDArray[np.int32]) -> Ragged:
+    return Ragged(tokens.ravel(), np.arange(len(tokens) + 1) * tokens.shape[1])

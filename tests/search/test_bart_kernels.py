@@ -1,0 +1,111 @@
+"""The Triton kernels of the search model against plain torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels import DEVICE, ON_GPU, QUIET, kernels_run, torch
+
+pytestmark = [*(QUIET if isinstance(QUIET, list) else [QUIET]), kernels_run]
+pytest.importorskip("transformers", reason="the search model needs transformers")
+
+HEADS, WIDTH = 2, 16
+DTYPE = torch.bfloat16 if ON_GPU else torch.float32  # the interpreter computes in float32, exactly
+CLOSE = {"rtol": 2e-2, "atol": 2e-2} if ON_GPU else {"rtol": 1e-5, "atol": 1e-5}
+
+
+def starts_of(lengths):
+    return torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32, device=DEVICE)
+
+
+def rows_of(lengths):
+    from sidkit.search.bart.network import packed
+
+    starts = starts_of(lengths)
+    return packed(torch.zeros(int(starts[-1]), dtype=torch.long, device=DEVICE), starts, max(lengths))
+
+
+def leaf(*shape):
+    return torch.randn(*shape, device=DEVICE, requires_grad=True)
+
+
+def both(ours, theirs, grad, leaves):
+    """What the kernels give in their precision and what plain torch gives in float32: the value and all gradients."""
+    near = [one.detach().to(DTYPE).requires_grad_() for one in leaves]
+    value, plain = ours(*near), theirs(*leaves)
+    mine = [value, *torch.autograd.grad(value, near, grad.to(DTYPE))]
+    for a, b in zip(mine, [plain, *torch.autograd.grad(plain, leaves, grad)], strict=True):
+        torch.testing.assert_close(a.float(), b, **CLOSE)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_self_attention_of_sequences_of_many_lengths(causal):
+    from sidkit.search.bart.network import PLAIN
+    from sidkit.search.bart.triton.blocks import FUSED
+
+    torch.manual_seed(0)
+    rows = rows_of([5, 1, 40, 17])
+    qkv = leaf(63, 3 * HEADS * WIDTH)
+    grad = torch.randn(63, HEADS * WIDTH, device=DEVICE)
+    both(
+        lambda x: FUSED.self_attention(x, rows, HEADS, causal),
+        lambda x: PLAIN.self_attention(x, rows, HEADS, causal),
+        grad,
+        [qkv],
+    )
+
+
+def test_cross_attention_of_few_queries_over_many_keys():
+    from sidkit.search.bart.network import PLAIN
+    from sidkit.search.bart.triton.blocks import FUSED
+
+    torch.manual_seed(1)
+    rows, source = rows_of([4, 2, 4, 3]), rows_of([7, 20, 3, 70])
+    q, kv = leaf(13, HEADS * WIDTH), leaf(100, 2 * HEADS * WIDTH)
+    grad = torch.randn(13, HEADS * WIDTH, device=DEVICE)
+    both(
+        lambda *x: FUSED.cross_attention(*x, rows, source, HEADS),
+        lambda *x: PLAIN.cross_attention(*x, rows, source, HEADS),
+        grad,
+        [q, kv],
+    )
+
+
+def test_sequences_too_long_for_the_kernels_take_the_plain_way():
+    from sidkit.search.bart.network import PLAIN
+    from sidkit.search.bart.triton.blocks import FUSED
+
+    rows = rows_of([130, 4])
+    qkv = leaf(134, 3 * HEADS * WIDTH)
+    assert torch.equal(FUSED.self_attention(qkv, rows, HEADS, True), PLAIN.self_attention(qkv, rows, HEADS, True))
+
+
+def test_add_norm_with_and_without_dropout():
+    from sidkit.search.bart.network import PLAIN, Dropout
+    from sidkit.search.bart.triton.blocks import FUSED
+    from sidkit.search.bart.triton.layers import add_norm
+
+    torch.manual_seed(2)
+    n, d = 37, 24
+    leaves = [leaf(n, d), leaf(n, d), leaf(d), leaf(d), leaf(d)]
+    grad = torch.randn(n, d, device=DEVICE)
+    both(lambda *x: FUSED.add_norm(*x, Dropout()), lambda *x: PLAIN.add_norm(*x, Dropout()), grad, leaves)
+    zero, one = torch.zeros(n, d, device=DEVICE), torch.ones(d, device=DEVICE)
+    mask = add_norm(zero, zero + 1, zero[0], one, zero[0], 0.3, 5) > 0  # what dropout leaves is above the mean
+    assert 0.6 < mask.float().mean() < 0.8
+
+    def plain(x, z, bias, gamma, beta):
+        return torch.nn.functional.layer_norm(x + (z + bias) * mask / 0.7, (d,), gamma, beta)
+
+    both(lambda *x: add_norm(*x, 0.3, 5), plain, grad, leaves)
+
+
+def test_gelu_of_a_linear_layer():
+    from sidkit.search.bart.network import PLAIN
+    from sidkit.search.bart.triton.blocks import FUSED
+
+    torch.manual_seed(3)
+    leaves = [leaf(37, 24), leaf(48, 24), leaf(48)]
+    grad = torch.randn(37, 48, device=DEVICE)
+    both(FUSED.gelu_linear, PLAIN.gelu_linear, grad, leaves)
