@@ -208,6 +208,18 @@ def test_a_log_without_orders_is_read(released, tmp_path):
     assert facts["notes"] == ["no orders in the test part, so there is no order.parquet"]
 
 
+def test_fields_that_may_be_missing_are_null(released, tmp_path):
+    few = ("time_index", "query", "clicked_item_ids")
+    write_lines(released / "recall" / "train.jsonl", [{name: one[name] for name in few} for one in SEARCHES])
+    write_lines(released / "items" / "train.jsonl", [{"item_id": i, "item_title": "x"} for i in (3, 5, 9)])
+    shop, _ = read(released, tmp_path / "shop")
+    assert shop.log()["user"].null_count == shop.log()["ordered"].null_count == 4
+    assert shop.counters["shown"].equals(shop.counters["clicked"])
+    write_lines(released / "recall" / "train.jsonl", [{"time_index": 1, "clicked_item_ids": []}])
+    with pytest.raises(InputError, match=r"no field 'query' in .*recall/train\.jsonl"):
+        read(released, tmp_path / "shop")
+
+
 def test_searches_that_are_not_in_order_within_a_session_are_put_in_order_and_counted(released, tmp_path):
     write_lines(released / "recall" / "train.jsonl", [one | {"session_id": 1} for one in SEARCHES])
     shop, facts = read(released, tmp_path / "shop")

@@ -188,6 +188,24 @@ def test_times_must_be_numbers_or_timestamps(items, tmp_path):
         read(items, log, tmp_path / "shop")
 
 
+def test_ids_that_cannot_be_those_of_the_items_are_refused(tmp_path):
+    items = write(tmp_path / "items.parquet", item_id=[1, 2], title=["mug", "lamp"])
+    for what in ({"item": ["1", "x"]}, {"clicked": [["1"], ["x"]]}):
+        log = write(tmp_path / "log.parquet", user=[1, 1], time=[1, 2], query=["a", "b"], **what)
+        with pytest.raises(InputError, match=r"ids of log\.parquet are .*string.*, and cannot be read as .*int64"):
+            read(items, log, tmp_path / "shop")
+    log = write(tmp_path / "log.parquet", user=[1, 1], time=[1, 2], query=["a", "b"], item=["1", "2"])
+    _, shop = read(items, log, tmp_path / "shop")
+    assert shop.log()["clicked"].to_pylist() == [[1], [2]]
+
+
+def test_queries_need_different_ids(items, tmp_path):
+    queries = write(tmp_path / "queries.parquet", query_id=[4, 4], query=["mug", "lamp"])
+    log = write(tmp_path / "log.parquet", user=[1], query=[4], item=["A"], time=[1])
+    with pytest.raises(InputError, match="'query_id' must be different in every row; 4 is in row 0"):
+        read(items, log, tmp_path / "shop", queries=queries)
+
+
 @pytest.mark.parametrize("rows", [3, 10, 100])
 def test_rows_are_put_in_order_through_buckets(tmp_path, rows):
     rng = np.random.default_rng(0)

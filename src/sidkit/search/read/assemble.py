@@ -93,6 +93,7 @@ def assemble(
         options.pairs,
         options.seed,
         {"source": source.facts, "split": facts, "left_out": left_out.facts(), "notes": notes},
+        (len(index), len(split)),
     )
     written = write_shop(output, draft, progress)
     left_out.write()

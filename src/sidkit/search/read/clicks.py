@@ -83,7 +83,7 @@ def _records(files: ClickFiles, counted: NamedFile, kind: Any, options: ReadOpti
     masks = queries.bad(texts) | {"have a count below 1": counts < 1}
     good = left_out.sift(counted.name, masks, table.column(query))
     left_out.settle(len(table), "pairs")
-    texts, ids = (one.filter(pa.array(good)) for one in (texts, as_key(table.column(item), kind)))
+    texts, ids = (one.filter(pa.array(good)) for one in (texts, as_key(table.column(item), kind, counted.name)))
     pair = groups_of(texts, ids)
     first = pa.array(first_rows(pair))
     texts, ids, n = texts.take(first), ids.take(first).combine_chunks(), len(first)

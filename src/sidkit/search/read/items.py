@@ -70,7 +70,7 @@ def _in_layout(batch: Any, columns: ItemColumns) -> Any:
     def text(ours: str) -> Any:
         return text_or_null(batch.column(names[ours])) if ours in names else pa.nulls(n, pa.string())
 
-    made = {"item_id": as_key(batch.column(names["item_id"]), columns.kind)}
+    made = {"item_id": as_key(batch.column(names["item_id"]), columns.kind, columns.file.name)}
     made |= {ours: text(ours) for ours in ("title", "brand", "seller", *LEVELS)}
     if "category" in names:
         made |= dict(zip(LEVELS, _cut(text("category")), strict=True))

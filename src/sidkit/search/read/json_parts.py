@@ -25,6 +25,7 @@ __all__ = ["PART", "BadLine", "JsonParts"]
 
 PART = 32 << 20  # bytes
 BLOCK = 4 << 20  # bytes that a thread parses at once
+SAMPLE = 1 << 20  # bytes by which the number of lines is estimated
 BadLine = tuple[int, str]  # number from 1, and what is wrong with it
 
 
@@ -48,9 +49,8 @@ class JsonParts:
     def read(self, drop: bool, progress: Progress) -> None:
         """Make the parts that are not there yet. drop: bad lines are remembered, not refused."""
         self._require_fields()
-        size = self.path.stat().st_size
-        progress.start(self.name, size)
-        line = 1
+        size, line = self.path.stat().st_size, 1
+        progress.start(self.name, _estimated_lines(self.path, size))
         for number, start in enumerate(range(0, size, self.bytes)):
             part = self.folder / f"{self.name}-{number:05d}.parquet"
             if not part.exists():
@@ -59,13 +59,13 @@ class JsonParts:
             if bad and not drop:
                 self._refuse(bad)
             line += lines
-            progress.advance(min(self.bytes, size - start))
+            progress.advance(lines)
 
-    def tables(self) -> Iterator[Any]:
-        """What is kept of the file, part by part."""
+    def tables(self, columns: list[str] | None = None) -> Iterator[Any]:
+        """What is kept of the file, or some columns of it, part by part."""
         for part in self._parts():
             with readable(part):
-                yield pq.read_table(part).replace_schema_metadata()
+                yield pq.read_table(part, columns=columns).replace_schema_metadata()
 
     def bad_lines(self) -> list[BadLine]:
         return [(number, reason) for part in self._parts() for number, reason in _facts(part)[1]]
@@ -82,7 +82,7 @@ class JsonParts:
         try:
             first = json.loads(line)
         except ValueError:
-            return  # told with its number when the part is read
+            return  # refused with its number when the part is read
         if isinstance(first, dict) and (missing := [name for name in self.required if name not in first]):
             listed = ", ".join(first)
             raise InputError(f"no field {missing[0]!r} in {self.path} (fields of its first line: {listed})")
@@ -107,6 +107,13 @@ def _facts(part: Path) -> tuple[int, list[BadLine]]:
     with readable(part):
         facts = json.loads(pq.read_schema(part).metadata[b"part"])
     return facts["lines"], [(number, reason) for number, reason in facts["bad"]]
+
+
+def _estimated_lines(path: Path, size: int) -> int:
+    """By the length of the first lines."""
+    with readable(path), path.open("rb") as file:
+        beginning = file.read(SAMPLE)
+    return max(1, round(size * beginning.count(b"\n") / len(beginning)))
 
 
 def _lines_from(path: Path, start: int, size: int) -> bytes:

@@ -87,7 +87,7 @@ def _pairs(
     table = judged.table([name for name in (query, item, label, given) if name is not None])
     texts = queries.of(table.column(query))
     labels = _labels(table, label, files.label_min, judged.name)
-    pairs = pa.table({"query": texts, "item": as_key(table.column(item), kind), "label": labels})
+    pairs = pa.table({"query": texts, "item": as_key(table.column(item), kind, judged.name), "label": labels})
     masks = queries.bad(texts) | {"have no label": np.isnan(labels)}
     if given is not None:
         pairs = pairs.append_column("split", without_dictionary(table.column(given)).cast(pa.string()))

@@ -52,6 +52,13 @@ FIELDS = {
     "relevance": {**dict.fromkeys(("query", "item_title", "brand", "seller_name", "attr_value"), TEXT),
                   "score": pa.float64()},
 }  # fmt: skip
+REQUIRED = {
+    "items": ("item_id", "item_title"),
+    "recall": ("time_index", "query", "clicked_item_ids"),
+    "rank": ("target_item_id", "target_item_price"),
+    "users": ("user_id",),
+    "relevance": ("query", "item_title", "score"),
+}
 NEEDED = ("items", "recall")
 
 
@@ -81,7 +88,7 @@ def read_kuaisearch(
     for name, files in paths.items():
         fields, convert = pa.schema(list(FIELDS[name].items())), CONVERT[name]
         tables[name] = [
-            JsonParts(path, folder, f"{name}-{number}", fields, tuple(FIELDS[name]), convert, part_bytes)
+            JsonParts(path, folder, f"{name}-{number}", fields, REQUIRED[name], convert, part_bytes)
             for number, path in enumerate(files)
         ]
         for one in tables[name]:
@@ -169,9 +176,9 @@ CONVERT = {"items": _items, "recall": _recall, "rank": _rank, "users": _users, "
 
 
 def _source(given: KuaiSearchFiles, tables: dict[str, list[JsonParts]]) -> ShopSource:
-    def parts(name: str) -> Iterator[Any]:
+    def parts(name: str, columns: list[str] | None = None) -> Iterator[Any]:
         for one in tables.get(name, ()):
-            yield from one.tables()
+            yield from one.tables(columns)
 
     prices = _prices(parts) if "rank" in tables else None
 
@@ -196,9 +203,9 @@ def _source(given: KuaiSearchFiles, tables: dict[str, list[JsonParts]]) -> ShopS
     )
 
 
-def _prices(parts: Callable[[str], Iterator[Any]]) -> NDArray[np.float64]:
+def _prices(parts: Callable[..., Iterator[Any]]) -> NDArray[np.float64]:
     """The median price of every item, in the order of the items."""
-    ids = [pc.fill_null(table["item_id"], -1).to_numpy() for table in parts("items")]
+    ids = [pc.fill_null(table["item_id"], -1).to_numpy() for table in parts("items", ["item_id"])]
     return median_prices(lambda: parts("rank"), np.concatenate(ids))
 
 
@@ -210,10 +217,9 @@ def _with_price(table: Any, prices: NDArray[np.float64] | None) -> Any:
     return pa.table({**made, "price": price, "keywords": pa.nulls(n, pa.list_(TEXT)), "text": text})
 
 
-def _notes(tables: dict[str, list[JsonParts]], parts: Callable[[str], Iterator[Any]]) -> list[str]:
+def _notes(tables: dict[str, list[JsonParts]], parts: Callable[..., Iterator[Any]]) -> list[str]:
     notes = [f"no {name} rows were read" for name in FIELDS if name not in tables]
-    searches = [table.select(["session", "time"]) for table in parts("recall")]
-    table = pa.concat_tables(searches)
+    table = pa.concat_tables(parts("recall", ["session", "time"]))
     back = int(backwards(table["session"], pc.fill_null(table["time"], 0).to_numpy()).sum())
     if back:
         notes.append(f"{back:,} searches were listed after a later one of their session; the log is in order of time")

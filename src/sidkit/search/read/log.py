@@ -93,11 +93,11 @@ def _searches(columns: LogColumns, queries: QueryTexts, keys: Keys, gap: float) 
     times = pc.fill_null(columns.times(table), 0).to_numpy()
     problem = pa.nulls(len(table), pa.string())
     if "session" in names:
-        session = as_key(table.column(names["session"]), keys.session).combine_chunks()
+        session = columns.ids(table, "session", keys.session).combine_chunks()
         if "time" in names:
             problem = pc.if_else(pa.array(backwards(session, times)), BACKWARDS, problem)
     else:
-        session = pa.array(sessions_by_gap(columns.users(table), times, gap))
+        session = pa.array(sessions_by_gap(columns.ids(table, "user", keys.user), times, gap))
 
     def tables() -> Iterator[Any]:
         start = 0
@@ -111,10 +111,10 @@ def _searches(columns: LogColumns, queries: QueryTexts, keys: Keys, gap: float) 
 
 
 def _columns_of(rows: Any, columns: LogColumns, queries: QueryTexts, keys: Keys) -> dict[str, Any]:
-    names, kind = columns.names, pa.list_(keys.item)
-    made = {"user": columns.users(rows), "time": columns.times(rows), "query": queries.of(rows.column(names["query"]))}
-    for event in EVENTS:
-        made[event] = rows.column(names[event]).cast(kind) if event in names else pa.nulls(len(rows), kind)
+    names = columns.names
+    made = {"user": columns.ids(rows, "user", keys.user), "time": columns.times(rows)}
+    made |= {"query": queries.of(rows.column(names["query"]))}
+    made |= {event: columns.ids(rows, event, pa.list_(keys.item)) for event in EVENTS}
     if "split" in names:
         made["split"] = without_dictionary(rows.column(names["split"])).cast(pa.string())
     return made
@@ -125,4 +125,4 @@ def _profiles(file: NamedFile, kind: Any) -> Any:
     user = file.column(None, ("user", "user_id", "uid"), "--users")
     table = file.table(list(file.types))
     others = {name: without_dictionary(table.column(name)).cast(pa.string()) for name in file.types if name != user}
-    return pa.table({"user": as_key(table.column(user), kind), **others})
+    return pa.table({"user": as_key(table.column(user), kind, file.name), **others})

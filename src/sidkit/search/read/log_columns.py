@@ -48,10 +48,11 @@ class LogColumns:
         """The type of ids of a column, or the default where the log has none."""
         return self.file.require_key(self.names[ours]) if ours in self.names else default
 
-    def users(self, table: Any) -> Any:
-        """The users of a table of the log, null where it has none."""
-        kind = self.kind("user", pa.string())
-        return as_key(table.column(self.names["user"]), kind) if "user" in self.names else pa.nulls(len(table), kind)
+    def ids(self, table: Any, ours: str, kind: Any) -> Any:
+        """A column of ids, or of lists of them, of a table of the log; null where it has none."""
+        if ours not in self.names:
+            return pa.nulls(len(table), kind)
+        return as_key(table.column(self.names[ours]), kind, self.file.name)
 
     @property
     def per_second(self) -> int:

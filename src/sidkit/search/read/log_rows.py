@@ -14,7 +14,6 @@ from ..shop.lists import lists
 from .groups import first_rows, groups_of
 from .left_out import LeftOut
 from .log_columns import LogColumns
-from .parquet import as_key
 from .queries import QueryTexts
 from .sessions import BACKWARDS, backwards, sessions_by_gap
 
@@ -55,14 +54,12 @@ def _good_rows(columns: LogColumns, queries: QueryTexts, item: Any, left_out: Le
     names = columns.names
     table = columns.file.table(list(names.values()))
     n = len(table)
-    user = (
-        as_key(table.column(names["user"]), columns.kind("user", None)) if "user" in names else pa.nulls(n, pa.string())
-    )
-    made = {"user": user, "query": queries.of(table.column(names["query"])), "time": columns.times(table)}
-    made |= {"click_time": columns.times(table, "click_time"), "item": as_key(table.column(names["item"]), item)}
+    made = {"query": queries.of(table.column(names["query"])), "time": columns.times(table)}
+    made |= {"user": columns.ids(table, "user", columns.kind("user", pa.string()))}
+    made |= {"click_time": columns.times(table, "click_time"), "item": columns.ids(table, "item", item)}
     made |= {"clicked": _flag(table, names.get("clicked"), True), "ordered": _flag(table, names.get("ordered"), False)}
     if "session" in names:
-        made["session"] = as_key(table.column(names["session"]), columns.kind("session", None))
+        made["session"] = columns.ids(table, "session", columns.kind("session", None))
     if "split" in names:
         made["split"] = without_dictionary(table.column(names["split"])).cast(pa.string())
     rows = pa.table(made)

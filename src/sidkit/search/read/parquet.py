@@ -88,6 +88,9 @@ def open_file(path: str | Path) -> NamedFile:
     return NamedFile(str(path), files, types, rows)
 
 
-def as_key(column: Any, kind: Any) -> Any:
-    """A column of ids as the type it has in a shop."""
-    return without_dictionary(column).cast(kind)
+def as_key(column: Any, kind: Any, name: str) -> Any:
+    """A column of ids, or of lists of them, as the type it has in a shop. name: of its file, for an error."""
+    try:
+        return without_dictionary(column).cast(kind)
+    except pa.ArrowException as error:
+        raise InputError(f"ids of {name} are {column.type}, and cannot be read as {kind}: {error}") from error

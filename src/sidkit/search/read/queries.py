@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...data.ids import require_unique
 from ...data.items import match, without_dictionary
 from ...errors import InputError
 from ..shop.texts import normalise
@@ -21,7 +22,7 @@ TEXT_NAMES = ("text", "query_text", "query")
 class QueryTexts:
     """The texts of a column of queries.
 
-    Without a table the column holds the texts. With one it holds ids, which the table has beside the texts.
+    Without a table the column holds the texts. With one it holds ids, and the table has the text of each.
     """
 
     def __init__(self, path: str | None, text_column: str | None = None) -> None:
@@ -30,11 +31,12 @@ class QueryTexts:
             return
         file = open_file(path)
         self.name = file.name
-        text = file.column(text_column, [name for name in TEXT_NAMES if _is_text(file.types.get(name))] or TEXT_NAMES,
-                           "--query-text-column")  # fmt: skip
+        texts = [name for name in TEXT_NAMES if _is_text(file.types.get(name))]
+        text = file.column(text_column, texts or TEXT_NAMES, "--query-text-column")
         key = file.column(None, [name for name in ID_NAMES if name != text], "--query-text-column")
         table = file.table([key, text])
-        self._ids = as_key(table.column(key), file.require_key(key)).combine_chunks()
+        self._ids = as_key(table.column(key), file.require_key(key), file.name).combine_chunks()
+        require_unique(self._ids, key, lambda row: f"row {row} of {path}")
         self._texts = without_dictionary(table.column(text)).cast(pa.string()).combine_chunks()
 
     def require(self, file: NamedFile, column: str) -> None:

@@ -42,6 +42,7 @@ class Draft:
             stands for, of which the test pairs take one.
     users   the users' profiles; None: the users that occur in the log
     facts   what shop.json tells besides its counts: source, seed, split, left_out, notes
+    rows    of items and of the log, for progress bars; 0: unknown
     """
 
     keys: Keys
@@ -52,6 +53,7 @@ class Draft:
     pairs: int = 30_000
     seed: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
+    rows: tuple[int, int] = (0, 0)
 
 
 def require_shop_folder(output: Path, *inputs: str | Path | None) -> None:
@@ -93,7 +95,7 @@ class _Writer:
         self.draws = {kind: PairDraw(draft.pairs, draft.seed) for kind in TESTS}
 
     def write_items(self, progress: Progress) -> None:
-        progress.start("items", 0)
+        progress.start("items", self.draft.rows[0])
         ids = []
         with self._open("items") as file:
             for table in self.draft.items:
@@ -106,7 +108,7 @@ class _Writer:
         self.counters = ItemCounters(len(self.ids))
 
     def write_log(self, progress: Progress) -> None:
-        progress.start("log", 0)
+        progress.start("log", self.draft.rows[1])
         with self._open("log") as file:
             for table in self.draft.log:
                 for start in range(0, len(table), ROWS):

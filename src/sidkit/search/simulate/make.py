@@ -88,6 +88,13 @@ def simulate_shop(output: Path, plan: ShopPlan, progress: Progress | None = None
         "split": {"by": "time", "test_share": plan.test_share, "test_from": made.test_from},
     }
     draft = Draft(
-        Keys(pa.string()), made.items(), made.log(), [made.users()], pairs=plan.pairs, seed=plan.seed, facts=facts
+        Keys(pa.string()),
+        made.items(),
+        made.log(),
+        [made.users()],
+        pairs=plan.pairs,
+        seed=plan.seed,
+        facts=facts,
+        rows=(plan.items, plan.rows),
     )
     return write_shop(output, draft, progress or Silent())
