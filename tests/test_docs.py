@@ -69,6 +69,13 @@ def examples(command):
     return [one for one in inspect.cleandoc(command.callback.__doc__).split("\n\n") if one.startswith("sidkit ")]
 
 
+def groups_of(app, path=()):
+    """The application and every group in it, however deep: (words of the path, typer instance)."""
+    yield path, app
+    for group in app.registered_groups:
+        yield from groups_of(group.typer_instance, (*path, group.typer_instance.info.name))
+
+
 def test_every_command_example_runs(shop, demo):
     from sidkit.cli import app
 
@@ -81,8 +88,8 @@ def test_every_command_example_runs(shop, demo):
                 run(example.replace("sidkit explore", "sidkit explore --check"), shop)
     run("sidkit fit items.parquet -o tok/ --sizes 16-8-4", shop)  # small enough for collisions
     run("sidkit encode tok/ items.parquet -o sids.parquet", shop)
-    for group in app.registered_groups:
-        for command in group.typer_instance.registered_commands:
+    for path, commands in groups_of(app):
+        for command in commands.registered_commands if path else ():
             first, *made_by = examples(command)
             for example in (*made_by, first):
                 run(example, shop)
@@ -94,10 +101,9 @@ def test_examples_stand_in_the_help_in_one_piece(monkeypatch):
     from sidkit.cli import app
 
     monkeypatch.setenv("COLUMNS", "60")
-    groups = {None: app} | {group.typer_instance.info.name: group.typer_instance for group in app.registered_groups}
-    for group, commands in groups.items():
+    for path, commands in groups_of(app):
         for command in commands.registered_commands:
-            words = [*filter(None, (group, command.callback.__name__)), "--help"]
+            words = [*path, command.callback.__name__, "--help"]
             shown = CliRunner().invoke(app, words).output.splitlines()
             for example in examples(command):
                 assert f"  {example}" in shown, words
@@ -118,9 +124,13 @@ def test_the_reference_has_every_parameter_with_its_default():
     from sidkit.cli.reference import reference
 
     parts = {part.splitlines()[0]: part for part in reference().split("\n## ")[1:]}
-    commands = get_command(app).commands
-    for group in ("case", "search"):
-        commands |= {f"{group} {name}": command for name, command in commands.pop(group).commands.items()}
+
+    def listed(group, path):
+        for name, command in group.commands.items():
+            inner = hasattr(command, "commands")
+            yield from listed(command, f"{path}{name} ") if inner else [(f"{path}{name}", command)]
+
+    commands = dict(listed(get_command(app), ""))
     assert list(parts) == [f"sidkit {name}" for name in commands]
     for name, command in commands.items():
         for one in command.params:

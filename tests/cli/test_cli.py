@@ -105,13 +105,23 @@ def test_help_lists_every_command_with_a_line_on_it():
 
 
 def test_a_command_lives_in_the_file_named_after_it():
-    from sidkit.cli.commands import COMMANDS, GROUPS
+    from sidkit.cli.commands import COMMANDS
 
     for one in COMMANDS:
         assert one.call.__module__ == f"sidkit.cli.{one.call.__name__}"
-    for name, group in GROUPS.items():
-        for one in group.commands:
-            assert one.call.__module__ in (f"sidkit.cli.{name}", f"sidkit.cli.{name}.{one.call.__name__}")
+
+
+def test_a_command_of_a_group_lives_in_the_file_of_the_group_or_in_its_folder():
+    from sidkit.cli.commands import GROUPS
+
+    def check(groups, path):
+        for name, group in groups.items():
+            for one in group.commands:
+                home = f"{path}.{name}"
+                assert one.call.__module__ in (home, f"{home}.{one.call.__name__}")
+            check(group.groups, f"{path}.{name}")
+
+    check(GROUPS, "sidkit.cli")
 
 
 def test_report_prints_a_line_per_level(made):

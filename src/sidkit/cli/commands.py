@@ -1,7 +1,8 @@
 """Every command, in the order of `sidkit --help`. Commands are registered here and nowhere else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import cleandoc
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import typer
@@ -22,6 +23,8 @@ from .ray import WithRay
 from .report import report
 from .search.align import align
 from .search.keywords import keywords
+from .search.read import clicks, judgements, kuaisearch, log
+from .search.simulate import simulate
 from .show import show
 from .train import train
 
@@ -37,6 +40,7 @@ class Command(NamedTuple):
 class Group(NamedTuple):
     summary: str
     commands: tuple[Command, ...]
+    groups: "Mapping[str, Group]" = MappingProxyType({})
 
 
 COMMANDS = (
@@ -66,9 +70,21 @@ GROUPS = {
     "search": Group(
         "Generative search: queries and items on one set of semantic IDs.",
         (
+            Command(simulate, "A shop with a log, made up from a seed"),
             Command(keywords, "A dictionary of keywords from a catalogue"),
             Command(align, "Queries and items in one space, from what is clicked"),
         ),
+        {
+            "read": Group(
+                "A shop from data that was released or exported.",
+                (
+                    Command(log, "A shop from a log of searches"),
+                    Command(clicks, "A shop from counted query-item pairs"),
+                    Command(judgements, "A shop from judged query-item pairs"),
+                    Command(kuaisearch, "A shop from KuaiSearch, as it is released"),
+                ),
+            ),
+        },
     ),
 }
 
@@ -76,9 +92,14 @@ GROUPS = {
 def register(app: typer.Typer) -> None:
     """Add every command to the application."""
     _add(app, COMMANDS)
-    for name, group in GROUPS.items():
+    _add_groups(app, GROUPS)
+
+
+def _add_groups(app: typer.Typer, groups: Mapping[str, Group]) -> None:
+    for name, group in groups.items():
         inner = typer.Typer(name=name, help=group.summary, no_args_is_help=True)
         _add(inner, group.commands)
+        _add_groups(inner, group.groups)
         app.add_typer(inner)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .titles import fill, in_title_case, words_of
+from .titles import fill, in_title_case, slots_of, words_of
 from .vocabulary import HOUSE_BRANDS, TEMPLATES, Leaf
 
 __all__ = ["DRAWS", "MENTIONED", "VARYING", "Product", "draw_product"]
@@ -39,6 +39,15 @@ class Product(NamedTuple):
     def title(self, variant: dict[str, int]) -> str:
         slots = self.leaf.slots
         return fill(self.template, self.words | {slot: in_title_case(slots[slot][i]) for slot, i in variant.items()})
+
+    def mentioned(self) -> frozenset[str]:
+        """The slots that the titles have a word for."""
+        slots = slots_of(self.template)
+        return frozenset(
+            slot
+            for slot in (*self.words, *self.variants[0])
+            if slot in slots or (slot == "who" and "whose" in slots and "whose" in self.words)
+        )
 
     def price(self, variant: dict[str, int]) -> float:
         return round(max(1.0, float(int(self.base * (1 + 0.4 * variant.get("amount", 0))))) + self.ending, 2)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-__all__ = ["fill", "in_title_case", "words_of"]
+__all__ = ["fill", "in_title_case", "slots_of", "words_of"]
 
 SLOT = re.compile(r"\[([^\]{]*)\{(\w+)\}([^\]]*)\]|\{(\w+)\}")
 SMALL_WORDS = ("and", "of", "in", "with")
@@ -31,6 +31,12 @@ def _pieces(template: str) -> tuple[tuple[str, str, str, str], ...]:
         pieces.append((template[end : match.start()], before or "", slot or required, after or ""))
         end = match.end()
     return (*pieces, (template[end:], "", "", ""))
+
+
+@cache
+def slots_of(template: str) -> frozenset[str]:
+    """The slots that a template has."""
+    return frozenset(slot for _, _, slot, _ in _pieces(template)) - {""}
 
 
 @cache
