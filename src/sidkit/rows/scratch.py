@@ -29,7 +29,14 @@ ROOM = 1.2  # times the bytes of the rows that must be free on the disk
 
 
 def checked_copy(source: Source, folder: Path | None, progress: Progress) -> Source:
-    """The source, every row checked; as a copy in a scratch file if it is slow to read and there is room for one."""
+    """The source, every row checked; as a copy in a scratch file if it is slow to read and there is room for one.
+
+    Of a source made of others (`through`), each is checked and copied once, however often its rows come.
+    """
+    through = getattr(source, "through", None)
+    if through is not None:
+        made: Source = through(lambda part: checked_copy(part, folder, progress))
+        return made
     n, d = source.shape
     file = _unnamed_file(folder, n * d * source.dtype.itemsize) if getattr(source, "slow", False) else None
     if file is None:

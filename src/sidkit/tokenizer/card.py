@@ -20,8 +20,19 @@ def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
     if fitted.fitted_rows is not None:
         facts = {"rows": fitted.fitted_rows.shape[0], "data_fingerprint": fitted.data_fingerprint}
         measured = getattr(fitted.fitted_rows, "quality", None)  # where the codes are not all in one place
-        facts["quality"] = quality(fitted.fit_codes, fitted.sizes) if measured is None else measured()
+        facts["quality"] = quality(_item_codes(fitted), fitted.sizes) if measured is None else measured()
+        if fitted.roles:
+            facts["roles"] = {role: last - first for role, (first, last) in fitted.roles.items()}
     return facts
+
+
+def _item_codes(fitted: FittedTokenizer) -> Any:
+    """The tokens of the rows that quality is measured on: of a joint fit, the items alone."""
+    codes = fitted.fit_codes
+    if codes is None or not fitted.roles:
+        return codes
+    first, last = fitted.roles.get("items", next(iter(fitted.roles.values())))
+    return codes[first:last]
 
 
 def model_card(fitted: FittedTokenizer, name: str) -> str:
@@ -41,7 +52,8 @@ def model_card(fitted: FittedTokenizer, name: str) -> str:
         f"| seed | {fitted.seed} |",
     ]
     if "rows" in facts:
-        lines += [f"| fitted on | {facts['rows']:,} rows, fingerprint `{facts['data_fingerprint'][:16]}` |"]
+        rows = " and ".join(f"{count:,} {role}" for role, count in facts.get("roles", {"rows": facts["rows"]}).items())
+        lines += [f"| fitted on | {rows}, fingerprint `{facts['data_fingerprint'][:16]}` |"]
     for label, key in _SHOWN.items():
         if key in facts.get("quality", {}):
             lines.append(f"| {label} | {_say(facts['quality'][key])} |")

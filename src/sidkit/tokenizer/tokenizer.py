@@ -64,6 +64,7 @@ class Tokenizer:
         beside = None if checkpoint is None else Path(checkpoint).absolute().parent
         if not is_rows(X) and not getattr(X, "is_cuda", False):
             X = as_source(X)
+        roles = dict(getattr(X, "spans", {}))
         run = Run(int(seed), init, report, device)
         self._check(X.shape, run)
         rows = as_rows(X, device, report, scratch=beside, work=work_of_fit(self.stages))
@@ -77,7 +78,8 @@ class Tokenizer:
             if fitted[-1].sizes:
                 report.start("assign", rows.shape[0])
             rows = rows.map(fitted[-1])
-        return FittedTokenizer(self, tuple(fitted), rows.shape[1], np.dtype(rows.dtype).name, int(seed), rows, mark)
+        dtype = np.dtype(rows.dtype).name
+        return FittedTokenizer(self, tuple(fitted), rows.shape[1], dtype, int(seed), rows, mark, roles=roles)
 
     def _check(self, shape: tuple[int, int], run: Run) -> None:
         """The error that a later stage would end the fit with, before any row is read."""
@@ -120,6 +122,7 @@ class FittedTokenizer:
     fitted_rows: Rows | None = field(default=None, repr=False)  # the rows it was fitted on; not saved
     data_fingerprint: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # kept in config.json
+    roles: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # of a joint fit: role -> its rows
 
     @property
     def sizes(self) -> tuple[int, ...]:
