@@ -27,6 +27,8 @@ def shop(tmp_path):
     titles = pa.array([f"thing {i}" for i in range(n)])
     columns = {"item_id": ids, "title": titles, "category": [f"sort {i % 5}" for i in range(n)], "embedding": vectors}
     pq.write_table(pa.table(columns), tmp_path / "items.parquet")
+    columns = {"query_id": list(range(50)), "train_records": [i % 4 for i in range(50)], "embedding": vectors[:50]}
+    pq.write_table(pa.table(columns), tmp_path / "queries.parquet")
     visits = [[ids[i] for i in rng.integers(0, n, 5)] for _ in range(200)]
     pq.write_table(pa.table({"user": list(range(200)), "items": visits}), tmp_path / "sequences.parquet")
     return tmp_path
@@ -63,9 +65,13 @@ def examples(command):
     return [one for one in inspect.cleandoc(command.callback.__doc__).split("\n\n") if one.startswith("sidkit ")]
 
 
-def test_every_command_example_runs(shop):
+def test_every_command_example_runs(shop, monkeypatch):
     from sidkit.cli import app
 
+    monkeypatch.syspath_prepend(ROOT / "tests" / "search")
+    from toyshop import write_shop
+
+    write_shop(shop)
     shutil.copy(shop / "items.parquet", shop / "new.parquet")
     shorter = {"sidkit demo": "sidkit demo --items 600", "sidkit explore": "sidkit explore --check"}
     for command in app.registered_commands:
@@ -120,7 +126,8 @@ def test_the_reference_has_every_parameter_with_its_default():
             spelled = f"`{one.name}`" if one.param_type_name == "argument" else f"`{one.opts[0]}`"
             assert one.name == "help" or spelled in parts[f"sidkit {name}"], (name, one.name)
     for row in (
-        "| `embeddings` | Parquet file, folder or glob of them, .npy, .npz or .safetensors | required |",
+        "| `embeddings` | Parquet file, folder or glob of them, .npy, .npz or .safetensors; a second one holds queries "
+        "| required |",
         "| `--output`, `-o` PATH | Folder to write | required |",
         "| `--recipe`, `-r` TEXT | Which tokenizer; `sidkit show` lists them | `prq-kmeans` |",
         "| `--top-k` INTEGER | Centroids each row refines | the recipe's, mostly 2 |",

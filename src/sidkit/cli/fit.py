@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import SpecError
+from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
 from .options import (
     BadRows,
     BadRowsOption,
     Column,
     Device,
-    Embeddings,
     IdColumn,
     Json,
     Output,
     fresh_unfinished,
-    open_source,
     read_options,
     read_sizes,
     require_folder,
@@ -26,7 +26,7 @@ from .ray import Cpus, Ray, Workers, require_ray, rows_on_ray, tell_left_out
 
 
 def fit(
-    embeddings: Embeddings,
+    embeddings: JointEmbeddings,
     output: Output,
     recipe: Annotated[
         str, typer.Option("--recipe", "-r", help="Which tokenizer; `sidkit show` lists them")
@@ -57,6 +57,9 @@ def fit(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same tokenizer")] = 0,
+    queries: Queries = None,
+    roles: Roles = None,
+    repeats: Repeats = None,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -72,6 +75,10 @@ def fit(
     Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves what it had finished beside
     it, as OUTPUT.unfinished; --resume goes on from there. With --ray the workers of a cluster hold the rows; the
     tokens are the same.
+
+    Queries can be fitted with the items, so that both have SIDs by the same codebooks; the figures count items alone:
+
+    sidkit fit items.parquet --queries queries.parquet --repeats train_records -o tok-shared/
     """
     from ..files.atomic import discard
     from ..rows.device import describe_run, ran_on
@@ -81,16 +88,19 @@ def fit(
 
     named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
     tokenizer = tokenizer_of(recipe, {key: value for key, value in named.items() if value is not None}, spec)
+    files = joint_roles(embeddings, queries, roles, repeats)
+    if ray is not None and len(files) > 1:
+        raise SpecError("--ray fits one file of embeddings; leave out --ray to fit items and queries together")
     require_ray(ray, workers, cpus)
     require_folder(output)
     check_target(output)
     with Terminal() as progress, ExitStack() as stack:
         source: Any
         if ray is None:
-            source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+            source = open_joint(files, repeats, id_column, column, bad_rows, output, progress)
         else:
             ways = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
-            source = stack.enter_context(rows_on_ray(embeddings, *ways))
+            source = stack.enter_context(rows_on_ray(files["items"], *ways))
             tell_left_out(source, output)
         unfinished = fresh_unfinished(output, resume)
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
@@ -102,6 +112,9 @@ def fit(
         print(json.dumps(told | facts))
         return
     print_quality(facts["quality"], fitted.sizes)
+    if "roles" in facts:
+        counts = " and ".join(f"{count:,} {role}" for role, count in facts["roles"].items())
+        print(f"\nfitted on {counts}; these figures count items alone")
     if place:
         print(f"\n{describe_run(place)}")
-    print(f"\nwrote {output}; next: sidkit encode {output} {embeddings} -o sids.parquet")
+    print(f"\nwrote {output}; next: sidkit encode {output} {files['items']} -o sids.parquet")
