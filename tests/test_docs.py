@@ -30,6 +30,8 @@ def shop(tmp_path):
     titles = pa.array([f"thing {i}" for i in range(n)])
     columns = {"item_id": ids, "title": titles, "category": [f"sort {i % 5}" for i in range(n)], "embedding": vectors}
     pq.write_table(pa.table(columns), tmp_path / "items.parquet")
+    columns = {"query_id": list(range(50)), "train_records": [i % 4 for i in range(50)], "embedding": vectors[:50]}
+    pq.write_table(pa.table(columns), tmp_path / "queries.parquet")
     visits = [[ids[i] for i in rng.integers(0, n, 5)] for _ in range(200)]
     pq.write_table(pa.table({"user": list(range(200)), "items": visits}), tmp_path / "sequences.parquet")
     return tmp_path
@@ -137,7 +139,8 @@ def test_the_reference_has_every_parameter_with_its_default():
             spelled = f"`{one.name}`" if one.param_type_name == "argument" else f"`{one.opts[0]}`"
             assert one.name == "help" or spelled in parts[f"sidkit {name}"], (name, one.name)
     for row in (
-        "| `embeddings` | Parquet (a file, a folder, a glob pattern), .npy, .npz, .safetensors or .pt | required |",
+        "| `embeddings` | Parquet (a file, a folder, a glob pattern), .npy, .npz, .safetensors or .pt; a second one "
+        "holds queries | required |",
         "| `--output`, `-o` PATH | Folder to write | required |",
         "| `--recipe`, `-r` TEXT | Which tokenizer; `sidkit show` lists them | `prq-kmeans` |",
         "| `--top-k` INTEGER | Centroids that each row refines | the recipe's, mostly 2 |",

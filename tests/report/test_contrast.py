@@ -26,7 +26,7 @@ from sidkit.report.draw.layout import lay_out
 from sidkit.report.draw.marks import WIDTH, Rect
 from sidkit.sids.table import SidTable
 from sidkit.tokenizer.recipes import prq_kmeans, rq_kmeans
-from sidkit.tokenizer.store import load
+from sidkit.tokenizer.tokenizer import load
 
 TITLE = "<script>document.title = 'taken'</script>"
 

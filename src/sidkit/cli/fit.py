@@ -7,15 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from .inputs import open_source
-from .options import BadRows, BadRowsOption, Column, Device, Embeddings, IdColumn, Json, Output, Recipe
+from ..errors import SpecError
+from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
+from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Output, Recipe
 from .outputs import require_folder
 from .parsing import read_options, read_sizes, tokenizer_of
 from .ray import Cpus, Ray, Workers, list_left_out, require_ray, rows_on_ray
 
 
 def fit(
-    embeddings: Embeddings,
+    embeddings: JointEmbeddings,
     output: Output,
     recipe: Recipe = "prq-kmeans",
     sizes: Annotated[
@@ -44,6 +45,9 @@ def fit(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same tokenizer")] = 0,
+    queries: Queries = None,
+    roles: Roles = None,
+    repeats: Repeats = None,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -59,6 +63,10 @@ def fit(
     Fit a tokenizer to embeddings and write it as a folder. A fit that is stopped leaves its finished part beside the
     folder, as OUTPUT.unfinished, and --resume continues from there. With --ray the workers of a cluster hold the rows;
     the tokens are the same.
+
+    Queries can be fitted with the items, so that both have SIDs by the same codebooks; the figures count items alone:
+
+    sidkit fit items.parquet --queries queries.parquet --repeats train_records -o tok-shared/
     """
     from ..files.unfinished import Unfinished
     from ..rows.run_report import describe_run, ran_on
@@ -69,16 +77,19 @@ def fit(
 
     named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
     tokenizer = tokenizer_of(recipe, {key: value for key, value in named.items() if value is not None}, spec)
+    files = joint_roles(embeddings, queries, roles, repeats)
+    if ray is not None and len(files) > 1:
+        raise SpecError("--ray fits one file of embeddings; leave out --ray to fit items and queries together")
     require_ray(ray, workers, cpus)
     require_folder(output)
     check_target(output)
     with Terminal() as progress, ExitStack() as stack:
         source: Any
         if ray is None:
-            source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+            source = open_joint(files, repeats, id_column, column, bad_rows, output, progress)
         else:
             options = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
-            source = stack.enter_context(rows_on_ray(embeddings, *options))
+            source = stack.enter_context(rows_on_ray(files["items"], *options))
             list_left_out(source, output)
         unfinished = stack.enter_context(Unfinished(output, resume))
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
@@ -90,8 +101,11 @@ def fit(
         print(json.dumps(result | facts))
         return
     print_quality(facts["quality"], fitted.sizes)
+    if "roles" in facts:
+        counts = " and ".join(f"{count:,} {role}" for role, count in facts["roles"].items())
+        print(f"\nfitted on {counts}; these figures count items alone")
     if ran:
         print(f"\n{describe_run(ran)}")
     same = {"--id-column": id_column, "--column": column, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
-    following = command_line("encode", output, embeddings, "-o", "sids.parquet", options=same)
+    following = command_line("encode", output, files["items"], "-o", "sids.parquet", options=same)
     print(f"\nwrote {output}; next: {following}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ class Without(Wrapped):
     """All rows of a source but the dropped ones."""
 
     dropped: NDArray[np.int64]  # ascending
+
+    @property
+    def identity(self) -> bytes:
+        """What tells these rows from others of the source, for a run that resumes."""
+        return sha256(self.dropped.tobytes()).digest()
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -29,7 +29,14 @@ ROOM = 1.2  # free space needed on the disk, in sizes of the rows
 
 
 def checked_copy(source: Source, folder: Path | None, progress: Progress) -> Source:
-    """The source, every row checked; as a copy in a scratch file if it is slow to read and there is room for one."""
+    """The source, every row checked; as a copy in a scratch file if it is slow to read and there is room for one.
+
+    Of a source made of others (`through`), each is checked and copied once, however often its rows come.
+    """
+    through = getattr(source, "through", None)
+    if through is not None:
+        made: Source = through(lambda part: checked_copy(part, folder, progress))
+        return made
     if getattr(source, "checked", False):  # and copied, if there was room
         progress.advance(source.shape[0])
         return source

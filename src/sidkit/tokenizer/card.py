@@ -28,8 +28,20 @@ def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
     rows = fitted.fitted_rows
     if rows is None:
         return {}
-    figures = rows.quality() if isinstance(rows, MeasuresItself) else quality(rows.codes(), fitted.sizes)
-    return {"rows": rows.shape[0], "data_fingerprint": fitted.data_fingerprint, "quality": figures}
+    figures = rows.quality() if isinstance(rows, MeasuresItself) else quality(_item_codes(fitted), fitted.sizes)
+    facts = {"rows": rows.shape[0], "data_fingerprint": fitted.data_fingerprint, "quality": figures}
+    if fitted.roles:
+        facts["roles"] = {role: last - first for role, (first, last) in fitted.roles.items()}
+    return facts
+
+
+def _item_codes(fitted: FittedTokenizer) -> Any:
+    """The tokens of the rows that quality is measured on: of a joint fit, the items alone."""
+    codes = fitted.fit_codes
+    if codes is None or not fitted.roles:
+        return codes
+    first, last = fitted.roles.get("items", next(iter(fitted.roles.values())))
+    return codes[first:last]
 
 
 def model_card(fitted: FittedTokenizer, name: str) -> str:
@@ -49,7 +61,8 @@ def model_card(fitted: FittedTokenizer, name: str) -> str:
         f"| seed | {fitted.seed} |",
     ]
     if "rows" in facts:
-        lines += [f"| fitted on | {facts['rows']:,} rows, fingerprint `{facts['data_fingerprint'][:16]}` |"]
+        rows = " and ".join(f"{count:,} {role}" for role, count in facts.get("roles", {"rows": facts["rows"]}).items())
+        lines += [f"| fitted on | {rows}, fingerprint `{facts['data_fingerprint'][:16]}` |"]
     figures = facts.get("quality", {})
     for metric in metrics_for("card", figures):
         label = f"{metric.label} by level" if metric.per_level else metric.label

@@ -38,16 +38,19 @@ def fingerprint(rows: Rows, count: int = FINGERPRINT_ROWS) -> str:
 
 
 def content_digest(X: Any) -> str:
-    """SHA-256 of what must be as it was where work is gone on with, beside the fingerprint: the names, sizes and times
-    of files, or every number of rows in memory. Rows that live elsewhere give nothing."""
-    while isinstance(X, Wrapped):
-        X = X.source
+    """SHA-256 of what must be unchanged for a run to resume, besides the fingerprint: names, sizes and times of files,
+    or every number of rows in memory. Rows on another device or machine add nothing."""
     digest = hashlib.sha256()
+    while isinstance(X, Wrapped):
+        digest.update(getattr(X, "identity", b""))
+        X = X.source
+    for part in getattr(X, "sources", ()):
+        digest.update(content_digest(part).encode())
     if isinstance(X, HasPaths) and X.paths:
         for path in X.paths:
             status = path.stat()
             digest.update(f"{path}\0{status.st_size}\0{status.st_mtime}\0".encode())
-    elif isinstance(X, Source):
+    elif isinstance(X, Source) and not hasattr(X, "sources"):
         for x in X.chunks(CHUNK):
             digest.update(np.ascontiguousarray(x).tobytes())
     return digest.hexdigest()

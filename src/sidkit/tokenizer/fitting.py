@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -31,11 +31,12 @@ class DeviceTensor(Protocol):
 
 
 class FitResult(NamedTuple):
-    """The fitted stages, the rows after all of them, and the fingerprint of the data."""
+    """The fitted stages, the rows after all of them, the fingerprint of the data, and the rows of each role."""
 
     stages: tuple[Fitted, ...]
     rows: Rows
     data_fingerprint: str
+    roles: Mapping[str, tuple[int, int]]
 
 
 def fit_stages(stages: Sequence[Stage], X: Any, run: FitContext, checkpoint: str | Path | None) -> FitResult:
@@ -43,6 +44,7 @@ def fit_stages(stages: Sequence[Stage], X: Any, run: FitContext, checkpoint: str
     scratch = None if checkpoint is None else Path(checkpoint).absolute().parent
     if not is_rows(X) and not (isinstance(X, DeviceTensor) and X.is_cuda):
         X = as_source(X)
+    roles = dict(getattr(X, "spans", {}))  # of a `Joint` source
     _require_fittable(stages, X.shape, run)
     rows = as_rows(X, run.device, run.progress, scratch=scratch, work=work_of_fit(stages))
     data = fingerprint(rows)
@@ -54,7 +56,7 @@ def fit_stages(stages: Sequence[Stage], X: Any, run: FitContext, checkpoint: str
         if fitted[-1].sizes:
             run.progress.start("assign", rows.shape[0])
         rows = rows.map(fitted[-1])
-    return FitResult(tuple(fitted), rows, data)
+    return FitResult(tuple(fitted), rows, data, roles)
 
 
 def _require_fittable(stages: Sequence[Stage], shape: tuple[int, int], run: FitContext) -> None:

@@ -60,7 +60,8 @@ class Tokenizer:
         run = FitContext(int(seed), init, progress or Silent(), device)
         done = fit_stages(self.stages, X, run, checkpoint)
         d, dtype = done.rows.shape[1], np.dtype(done.rows.dtype).name
-        return FittedTokenizer(self, done.stages, d, dtype, run.seed, done.rows, done.data_fingerprint)
+        mark = done.data_fingerprint
+        return FittedTokenizer(self, done.stages, d, dtype, run.seed, done.rows, mark, roles=done.roles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,7 @@ class FittedTokenizer:
     fitted_rows: Rows | None = field(default=None, repr=False)  # the rows it was fitted on; not saved
     data_fingerprint: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # kept in config.json
+    roles: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # of a joint fit: role -> its rows
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -72,6 +72,12 @@ def align(
     sidkit embed shop/items.parquet --text text -o items-emb.parquet
 
     sidkit embed shop/queries.parquet --text query --queries --encoder items-emb.encoder -o queries-emb.parquet
+
+    --keywords keywords-emb.parquet mixes the vectors of keywords into those of the texts that have them:
+
+    sidkit search keywords shop -o keywords.parquet
+
+    sidkit embed keywords.parquet --text keyword --id-column keyword --encoder items-emb.encoder -o keywords-emb.parquet
     """
     from ...search.align import AlignPlan
     from ...search.align_job import align as align_shop

@@ -19,13 +19,11 @@ def keywords(
     most: Annotated[int, typer.Option("--most", help="Keywords at most: those of most items")] = 20_000,
     as_json: Json = False,
 ) -> None:
-    """sidkit search keywords shop/ -o keywords.parquet
+    """sidkit search keywords shop -o keywords.parquet
 
     Collect keywords of eighteen attribute types (Brand, Color, Material, ...) from the fields and titles of a
-    catalogue, as a table (keyword, type, count) that can be edited. Their embeddings are mixed into those of queries
-    and items by `sidkit search align --keywords`:
-
-    sidkit embed keywords.parquet --text keyword --id-column keyword --encoder items-emb.encoder -o keywords-emb.parquet
+    catalogue, as a table (keyword, type, count) that can be edited: a row that is deleted is no keyword. Embedded, they
+    are mixed into the vectors of queries and items by `sidkit search align --keywords`.
     """
     import pyarrow.parquet as pq
 
