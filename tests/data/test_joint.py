@@ -9,7 +9,7 @@ import pytest
 
 import sidkit
 from command import sidkit as command
-from conftest import planted
+from planted import planted
 from sidkit.data.embeddings import open_embeddings, without
 from sidkit.data.joint import Joint, Repeated, counts_of, repeated
 from sidkit.errors import BadRowsError, InputError, SpecError
