@@ -1,4 +1,4 @@
-"""SC and PD, the two measures of R3-VAE: are items with one prefix alike, and are prefixes apart."""
+"""SC and PD, the two measures of R3-VAE: items of one prefix should be alike, and prefixes far apart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError
 from ..geometry import squared_length, unit
-from .prefixes import prefix_numbers, require_codes
+from .prefixes import PrefixIndex, require_codes
 
 __all__ = ["coherence"]
 
@@ -26,48 +26,47 @@ def coherence(
         SC = mean over groups G of two items or more of  2 / (|G| (|G| - 1)) sum_{i<j in G} cos(v_i, v_j)
         PD = log 2 / (M (M - 1)) sum_{a<b} exp(-t (1 - cos(p_a, p_b))),   p_a the mean vector of group a
 
-    sc_per_group        per level; higher is better, in [-1, 1]; None where every item is alone
-    pd_per_group_pair   per level; lower is better, in [-2 t, 0]; None where there is but one group
-    groups              per level, how many groups there are
-    groups_of_several   per level, how many of them count for SC
-    groups_compared     per level, how many were compared for PD: all, or a draw of `groups` where there are more
+    sc_per_group        per level; higher is better, in [-1, 1]; None if every item is alone
+    pd_per_group_pair   per level; lower is better, in [-2 t, 0]; None if there is only one group
+    groups              per level, the number of groups
+    groups_of_several   per level, the number of groups of two items or more, which count for SC
+    groups_compared     per level, the number of groups compared for PD: all, or a draw of `groups` of them
     sc, pd              their means over the levels that have one, as the paper's loss averages them
 
-    vectors (n, d) are the items' embeddings, or what stands for them; codes (n, levels). A zero vector has cosine 0
-    with everything. SC is exact without forming pairs: the cosines of a group add up to
-    (|sum u|^2 - sum |u|^2) / 2, u = v / |v|. Rows are read a chunk at a time, so vectors may be memory-mapped.
+    vectors (n, d) are the items' embeddings; codes (n, levels). A zero vector has cosine 0 with every other. SC is
+    exact without forming pairs: the cosines of a group add up to (|sum u|^2 - sum |u|^2) / 2, u = v / |v|. Rows are
+    read a chunk at a time, so vectors may be memory-mapped.
     """
     array = require_codes(codes, sizes)
     if vectors.ndim != 2 or len(vectors) != len(array):
         raise InputError(f"vectors of shape {vectors.shape} do not fit codes of shape {array.shape}")
     if groups < 2:
         raise SpecError(f"PD compares groups; it needs at least 2, not {groups}")
-    numbers = prefix_numbers(array, sizes)
-    order = np.argsort(numbers[-1], kind="stable")  # one order in which the groups of every level lie together
-    levels = [_level(vectors, order, number[order], t, groups, seed) for number in numbers]
+    index = PrefixIndex(array, sizes)
+    levels = [_level(vectors, index.rows, index.bounds(level), t, groups, seed) for level in range(index.levels)]
     report: dict[str, Any] = {key: [level[key] for level in levels] for key in levels[0]}
     for short, key in (("sc", "sc_per_group"), ("pd", "pd_per_group_pair")):
-        there = [value for value in report[key] if value is not None]
-        report[short] = sum(there) / len(there) if there else None
+        values = [value for value in report[key] if value is not None]
+        report[short] = sum(values) / len(values) if values else None
     return report
 
 
 def _level(
-    vectors: Any, order: NDArray[np.int64], number: NDArray[np.int64], t: float, most: int, seed: int
+    vectors: Any, order: NDArray[np.int64], bounds: NDArray[np.int64], t: float, limit: int, seed: int
 ) -> dict[str, Any]:
-    starts = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
-    ends = np.r_[starts[1:], len(number)]
+    """The figures of one level: its groups are the ranges of the order between bounds."""
+    starts, ends = bounds[:-1], bounds[1:]
     total = len(starts)
     compared = np.arange(total)
-    if total > most:
-        compared = np.sort(np.random.default_rng(seed).choice(total, most, replace=False))
+    if total > limit:
+        compared = np.sort(np.random.default_rng(seed).choice(total, limit, replace=False))
     cosines, means = 0.0, np.empty((len(compared), vectors.shape[1]))
-    for some, unit_sum, square, plain_sum in _group_sums(vectors, order, starts, ends):
-        count = (ends - starts)[some]
+    for part, unit_sum, square, plain_sum in _group_sums(vectors, order, starts, ends):
+        count = (ends - starts)[part]
         pairs = np.maximum(count * (count - 1), 1)
         cosines += float((((unit_sum**2).sum(axis=1) - square) / pairs)[count >= 2].sum())
-        inside = (compared >= some.start) & (compared < some.stop)
-        local = compared[inside] - some.start
+        inside = (compared >= part.start) & (compared < part.stop)
+        local = compared[inside] - part.start
         means[inside] = plain_sum[local] / count[local, None]
     several = int((ends - starts >= 2).sum())
     return {
@@ -82,7 +81,7 @@ def _level(
 def _group_sums(
     vectors: Any, order: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> Iterator[tuple[slice, Floats, Floats, Floats]]:
-    """Runs of whole groups, and per group sum u, sum |u|^2 and sum v: about CHUNK rows are in memory at once."""
+    """Ranges of groups, and per group sum u, sum |u|^2 and sum v: about CHUNK rows are in memory at once."""
     first = 0
     while first < len(starts):
         last = max(first + 1, int(np.searchsorted(ends, starts[first] + CHUNK, side="right")))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coherence import coherence
-from .prefixes import prefix_numbers, require_codes
+from .prefixes import PrefixIndex, require_codes
 
 __all__ = ["Occupancy", "entropy_bits", "figures_of", "gini", "occupancy_of", "perplexity", "quality"]
 
@@ -29,41 +29,42 @@ def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, 
     prefix_gini            per level, Gini of items over occupied prefixes            (the paper's Gini, Eq. 21)
     codes_used             per level, codes in use / size
     entropy_bits           per level, entropy of the token, in bits
-    perplexity             per level, 2^entropy: how many codes are in effective use
+    perplexity             per level, 2^entropy: the number of codes in effective use
     sc_per_group           per level, mean cosine within prefixes of several items     (R3-VAE's SC; see `coherence`)
-    pd_per_group_pair      per level, how near the prefixes' mean vectors are          (R3-VAE's PD)
+    pd_per_group_pair      per level, how close the prefixes' mean vectors are         (R3-VAE's PD)
     """
     array = require_codes(codes, sizes)
     figures = figures_of([occupancy_of(array, sizes)], sizes)
     if vectors is not None:
-        found = coherence(np.asarray(vectors), array, sizes)
-        figures |= {name: found[name] for name in ("sc_per_group", "pd_per_group_pair")}
+        cohesion = coherence(np.asarray(vectors), array, sizes)
+        figures |= {name: cohesion[name] for name in ("sc_per_group", "pd_per_group_pair")}
     return figures
 
 
 class Occupancy(NamedTuple):
-    """How some rows lie over prefixes: all that quality needs of them, and it adds if no prefix is in two of them."""
+    """How many rows each prefix and each code has. Occupancies of parts add if no prefix is in two parts."""
 
-    buckets: list[tuple[NDArray[np.int64], NDArray[np.int64]]]  # per level: sizes of buckets, and how many have each
+    buckets: list[tuple[NDArray[np.int64], NDArray[np.int64]]]  # per level: bucket sizes, and how many have each size
     tokens: list[NDArray[np.int64]]  # per level: rows with each code
 
 
 def occupancy_of(codes: NDArray[Any], sizes: Sequence[int]) -> Occupancy:
-    """The spread of codes (n, levels)."""
-    counts = [np.unique(number, return_counts=True)[1] for number in prefix_numbers(codes, sizes)]
+    """The occupancy of codes (n, levels)."""
+    index = PrefixIndex(codes, sizes)
+    counts = [np.diff(index.bounds(level)) for level in range(index.levels)]
     tokens = [np.bincount(codes[:, level], minlength=size) for level, size in enumerate(sizes)]
     return Occupancy([np.unique(count, return_counts=True) for count in counts], tokens)
 
 
-def figures_of(spreads: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, Any]:
-    """The metrics of `quality` from spreads that have no prefix in common."""
+def figures_of(parts: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, Any]:
+    """The metrics of `quality` from the occupancies of parts that have no prefix in common."""
     levels = range(len(sizes))
-    buckets = [_together([spread.buckets[level] for spread in spreads]) for level in levels]
-    tokens = [sum(spread.tokens[level] for spread in spreads) for level in levels]
-    size, times = buckets[-1]
-    n, distinct, alone = int(size @ times), int(times.sum()), int(times[size == 1].sum())
+    buckets = [_sum_of([part.buckets[level] for part in parts]) for level in levels]
+    tokens = [sum(part.tokens[level] for part in parts) for level in levels]
+    size, count = buckets[-1]
+    n, distinct, alone = int(size @ count), int(count.sum()), int(count[size == 1].sum())
     room = np.cumprod([float(size) for size in sizes])
-    bits = [entropy_bits(np.asarray(count)) for count in tokens]
+    bits = [entropy_bits(np.asarray(rows)) for rows in tokens]
     return {
         "items": n,
         "distinct_sids": distinct,
@@ -73,9 +74,9 @@ def figures_of(spreads: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, 
         "surplus_per_item": (n - distinct) / n,
         "items_per_sid": n / distinct,
         "largest_bucket": int(size.max()),
-        "utilisation": [int(many.sum()) / float(space) for (_, many), space in zip(buckets, room, strict=True)],
+        "utilisation": [int(count.sum()) / float(space) for (_, count), space in zip(buckets, room, strict=True)],
         "prefix_gini": [_gini(*bucket) for bucket in buckets],
-        "codes_used": [int((np.asarray(count) > 0).sum()) / size for count, size in zip(tokens, sizes, strict=True)],
+        "codes_used": [int((np.asarray(rows) > 0).sum()) / size for rows, size in zip(tokens, sizes, strict=True)],
         "entropy_bits": bits,
         "perplexity": [2.0**bit for bit in bits],
     }
@@ -84,24 +85,25 @@ def figures_of(spreads: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, 
 def gini(counts: NDArray[Any]) -> float:
     """2 sum_q q f_(q) / (M sum f) - (M + 1) / M over the M sorted frequencies f (paper, Eq. 21).
 
-    0 when all are equal, towards 1 when one has everything. Leave unused entries out before the call.
+    0 if all are equal, close to 1 if one has nearly everything. Leave out unused entries before the call.
     """
     return _gini(*np.unique(np.asarray(counts), return_counts=True))
 
 
-def _gini(values: NDArray[Any], times: NDArray[Any]) -> float:
-    """The same, from the different frequencies in order and how often each occurs."""
-    f, many = values.astype(np.float64), times.astype(np.float64)
-    m, before = many.sum(), np.cumsum(many) - many
-    ranks = many * before + many * (many + 1) / 2  # of equal frequencies, added up
-    return float(2 * (ranks @ f) / (m * (f @ many)) - (m + 1) / m)
+def _gini(values: NDArray[Any], counts: NDArray[Any]) -> float:
+    """The same, from the distinct frequencies in ascending order and how often each occurs."""
+    f, count = values.astype(np.float64), counts.astype(np.float64)
+    m, before = count.sum(), np.cumsum(count) - count
+    ranks = count * before + count * (count + 1) / 2  # the sum of the ranks of equal frequencies
+    return float(2 * (ranks @ f) / (m * (f @ count)) - (m + 1) / m)
 
 
-def _together(parts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    values, place = np.unique(np.concatenate([value for value, _ in parts]), return_inverse=True)
-    times = np.zeros(len(values), np.int64)
-    np.add.at(times, place, np.concatenate([many for _, many in parts]))
-    return values, times
+def _sum_of(parts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(values, counts) of all parts in one."""
+    values, index = np.unique(np.concatenate([value for value, _ in parts]), return_inverse=True)
+    counts = np.zeros(len(values), np.int64)
+    np.add.at(counts, index, np.concatenate([count for _, count in parts]))
+    return values, counts
 
 
 def perplexity(counts: NDArray[Any]) -> float:

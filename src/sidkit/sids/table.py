@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..data.formats.vectors import is_list
 from ..data.ids import one_array, require_unique
-from ..errors import InputError, SpecError
-from ..files.address import Remote, locate, replacing
-from ..files.seal import BLANK_SEAL, check_seal, seal
+from ..errors import InputError
+from ..files.address import Remote
+from .parquet import notes_of, read_sids, write_sids
 from .prefixes import PrefixIndex
 from .template import TEMPLATES, Template, read_sid, template_named
 
@@ -31,7 +26,7 @@ ROW_GROUP = 1 << 20  # rows written at once
 class SidTable:
     """Items and their codes. A SID maps to a list of items, never to one.
 
-    ids: n different strings or integers; codes: (n, levels) from 0; sizes: codewords per level;
+    ids: n distinct strings or integers; codes: (n, levels) from 0; sizes: codewords per level;
     template: how its SIDs are written.
     """
 
@@ -53,8 +48,8 @@ class SidTable:
         return len(self.codes)
 
     def strings(self, template: Template | str | None = None) -> Any:
-        """The SIDs as a pyarrow string array, in the table's own template or in another."""
-        return _strings(self.codes, self.sizes, self._form(template))
+        """The SIDs as a pyarrow string array, in the table's template or in another."""
+        return _strings(self.codes, self.sizes, self._template_or(template))
 
     def write(self, codes: Sequence[int]) -> str:
         """The SID of these codes as this table writes it; the start of SIDs if there are fewer codes than levels."""
@@ -81,12 +76,12 @@ class SidTable:
         sid = sid.as_py() if isinstance(sid, pa.Scalar) else sid  # as `strings` gives them
         prefix = read_sid(sid, self.template) if isinstance(sid, str) else tuple(int(code) for code in sid)
         if len(prefix) > len(self.sizes):
-            raise InputError(f"{len(prefix)} codes asked for, but these SIDs have {len(self.sizes)}")
+            raise InputError(f"a prefix of {len(prefix)} codes was given, and these SIDs have {len(self.sizes)}")
         low, high = self._index.range_of(prefix)
         return np.sort(self._index.rows[low:high])
 
     def prefix_counts(self, level: int) -> dict[tuple[int, ...], int]:
-        """Occupied prefixes of this many tokens, in order -> how many items share each."""
+        """Occupied prefixes of `level` tokens, in order -> the number of items with each."""
         if not 1 <= level <= len(self.sizes):
             raise InputError(f"level must lie between 1 and {len(self.sizes)}, not {level}")
         bounds = self._index.bounds(level - 1)
@@ -95,9 +90,9 @@ class SidTable:
 
     def to_table(self, template: Template | str | None = None) -> Any:
         """As an Arrow table: item_id, codes (list of int32), sid."""
-        return self._rows(0, len(self), self._form(template))
+        return self._rows(0, len(self), self._template_or(template))
 
-    def _form(self, template: Template | str | None) -> Template:
+    def _template_or(self, template: Template | str | None) -> Template:
         return self.template if template is None else template_named(template)
 
     def _rows(self, start: int, stop: int, template: Template) -> Any:
@@ -109,8 +104,7 @@ class SidTable:
             "codes": pa.ListArray.from_arrays(offsets, pa.array(codes.ravel())),
             "sid": _strings(codes, self.sizes, template),
         }
-        notes = {"sidkit.sizes": json.dumps(self.sizes), "sidkit.template": json.dumps(asdict(template))}
-        return pa.table(columns).replace_schema_metadata(notes)
+        return pa.table(columns).replace_schema_metadata(notes_of(self.sizes, template))
 
     def to_parquet(
         self,
@@ -118,47 +112,24 @@ class SidTable:
         template: Template | str | None = None,
         notes: Mapping[str, str] | None = None,
     ) -> None:
-        """Write item_id, codes and sid, a row group at a time; the file appears whole or not at all.
+        """Write item_id, codes and sid, a row group at a time, and a checksum. The file appears complete or not at all.
 
         path: of this machine, or an address such as s3://bucket/sids.parquet; notes go into the file's metadata.
         """
-        form = self._form(template)
+        form = self._template_or(template)
         schema = self._rows(0, 0, form).schema
         schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
-        with replacing(locate(path)) as temporary:
-            with pq.ParquetWriter(temporary, schema, compression="zstd") as file:
-                for start in range(0, len(self), ROW_GROUP):
-                    file.write_table(self._rows(start, start + ROW_GROUP, form))
-                file.add_key_value_metadata(BLANK_SEAL)
-            seal(temporary)
+        groups = (self._rows(start, start + ROW_GROUP, form) for start in range(0, len(self), ROW_GROUP))
+        write_sids(path, schema, groups)
 
     @classmethod
     def from_parquet(cls, path: str | Path, sizes: Sequence[int] | None = None) -> SidTable:
         """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
 
-        How its SIDs are written comes from the file too, or is taken to be by letters. A file that contains its
-        checksum, as `to_parquet` writes it, is verified.
+        The template comes from the file too; without one it is "letters". A file that contains its checksum, as
+        `to_parquet` writes it, is verified.
         """
-        for file in _files_of(Path(path)):
-            check_seal(file)
-        try:
-            names = pq.read_schema(path).names if Path(path).is_file() else ["item_id", "codes"]
-            if not {"item_id", "codes"} <= set(names):
-                raise ValueError(f"its columns are {', '.join(names)}")
-            table = pq.read_table(path, columns=["item_id", "codes"])
-        except FileNotFoundError:
-            raise InputError(f"no such file: {path}") from None
-        except (OSError, KeyError, ValueError) as error:
-            raise InputError(f"{path} is not a table of semantic IDs (item_id, codes): {error}") from error
-        codes = _matrix_of(table.column("codes"), str(path))
-        notes = table.schema.metadata or {}
-        kept = notes.get(b"sidkit.sizes")
-        if sizes is None:
-            sizes = (
-                _kept_sizes(kept, path) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
-            )
-        form = _kept_template(notes.get(b"sidkit.template"), path)
-        return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form)
+        return cls(*read_sids(Path(path), sizes))
 
     @cached_property
     def _index(self) -> PrefixIndex:
@@ -167,31 +138,6 @@ class SidTable:
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {str(item): row for row, item in enumerate(self.ids.to_pylist())}
-
-
-def _files_of(path: Path) -> list[Path]:
-    """The file, or those of the folder that Arrow reads as one table."""
-    return [path] if path.is_file() else sorted(file for file in path.rglob("*.parquet") if file.is_file())
-
-
-def _kept_sizes(text: bytes, path: Any) -> list[int]:
-    try:
-        sizes = [int(size) for size in json.loads(text)]
-    except (ValueError, TypeError, OverflowError):
-        raise InputError(f"{path}: its note on sizes cannot be read: {text[:80]!r}") from None
-    return sizes
-
-
-def _kept_template(text: bytes | None, path: Any) -> Template:
-    if text is None:
-        return TEMPLATES["letters"]
-    try:
-        parts = json.loads(text)
-        if not all(isinstance(part, str) for part in parts.values()):
-            raise TypeError("its parts are strings")
-        return Template(**parts)
-    except (ValueError, TypeError, AttributeError, SpecError):
-        raise InputError(f"{path}: its note on how SIDs are written cannot be read: {text[:80]!r}") from None
 
 
 def _strings(codes: NDArray[np.int32], sizes: Sequence[int], form: Template) -> Any:
@@ -216,20 +162,3 @@ def _code_array(codes: Any) -> NDArray[np.int32]:
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < 1 << 31:
         raise InputError(f"codes must lie between 0 and 2^31; these go from {array.min()} to {array.max()}")
     return array.astype(np.int32, copy=False)
-
-
-def _matrix_of(column: Any, path: str) -> NDArray[np.int32]:
-    kind = column.type
-    if not is_list(kind):
-        raise InputError(f"{path}: 'codes' holds {kind}, not lists of integers")
-    if not pa.types.is_integer(kind.value_type):
-        raise InputError(f"{path}: 'codes' holds lists of {kind.value_type}, not of integers")
-    flat = column.combine_chunks()
-    flat = pa.concat_arrays(flat.chunks) if isinstance(flat, pa.ChunkedArray) else flat
-    lengths = pc.unique(pc.list_value_length(flat)).to_pylist()
-    if flat.null_count or len(lengths) > 1 or None in lengths:
-        raise InputError(f"{path}: rows of 'codes' have different lengths ({lengths[:4]})")
-    width = lengths[0] if lengths else 0
-    if flat.flatten().null_count:
-        raise InputError(f"{path}: there are codes missing")
-    return _code_array(flat.flatten().to_numpy(zero_copy_only=False).reshape(len(flat), width))

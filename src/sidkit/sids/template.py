@@ -32,7 +32,7 @@ class Template:
     def __post_init__(self) -> None:
         if self.token.count("{code}") != 1 or re.search(r"[{}]", self._fill(self.token, 0, "")):
             raise SpecError(
-                f"template {self.token!r} must hold {{code}} once, and beside it only {{letter}} and {{level}}"
+                f"template {self.token!r} must hold {{code}} once, and otherwise only {{letter}} and {{level}}"
             )
         before, after = self._around(1)
         if not re.match("[^0-9]", after + self.between + before):
@@ -55,13 +55,13 @@ class Template:
         return self.begin + self._tokens(codes) + self.end
 
     def write_prefix(self, codes: Sequence[int]) -> str:
-        """The start of the SIDs that begin with these codes; they may go on."""
+        """The start that is common to all SIDs with these first codes."""
         return self.begin + self._tokens(codes)
 
     def parse(self, text: str) -> tuple[int, ...]:
-        """The codes of a SID or of a prefix of one; plain forms such as 12-3-77 and [12, 3, 77] are understood too."""
+        """The codes of a SID or of a prefix of one; plain forms such as 12-3-77 and [12, 3, 77] are read too."""
         codes: list[int] = []
-        rest = self._blanks(text.strip()).removeprefix(self.begin).removesuffix(self.end)
+        rest = self._with_blanks(text.strip()).removeprefix(self.begin).removesuffix(self.end)
         while rest:
             before, after = map(re.escape, self._around(len(codes)))
             between = re.escape(self.between) if codes else ""
@@ -80,13 +80,13 @@ class Template:
     def _tokens(self, codes: Sequence[int]) -> str:
         return self.between.join(self._fill(self.token, level, str(code)) for level, code in enumerate(codes))
 
-    def _blanks(self, text: str) -> str:
-        """A text without blanks around it, with those that a SID has: they are lost when it is copied."""
-        whole = self.write((0,))
-        return whole[: len(whole) - len(whole.lstrip())] + text + whole[len(whole.rstrip()) :]
+    def _with_blanks(self, text: str) -> str:
+        """A stripped text with the blanks that SIDs have at their ends, which copying loses."""
+        sid = self.write((0,))
+        return sid[: len(sid) - len(sid.lstrip())] + text + sid[len(sid.rstrip()) :]
 
     def _around(self, level: int) -> list[str]:
-        """What stands before and after the code of a level (from 0)."""
+        """The text before and after the code of a level (from 0)."""
         return self._fill(self.token, level, "\0").split("\0")
 
     @staticmethod
@@ -114,15 +114,15 @@ def template_named(name: str | Template) -> Template:
     return Template(name)
 
 
-def read_sid(text: str, own: Template | None = None) -> tuple[int, ...]:
-    """The codes of a SID or of a prefix, written in its table's own form, in a preset's, or as numbers."""
-    own = own or TEMPLATES["letters"]
-    for form in dict.fromkeys((own, *TEMPLATES.values())):
+def read_sid(text: str, first: Template | None = None) -> tuple[int, ...]:
+    """The codes of a SID or of a prefix, written in its table's template (tried first), in a preset, or as numbers."""
+    first = first or TEMPLATES["letters"]
+    for form in dict.fromkeys((first, *TEMPLATES.values())):
         try:
             codes = form.parse(text)
         except InputError:
             continue
         if codes:
             return codes
-    forms = dict.fromkeys((own.example(), TEMPLATES["letters"].example(), TEMPLATES["plain"].example()))
+    forms = dict.fromkeys((first.example(), TEMPLATES["letters"].example(), TEMPLATES["plain"].example()))
     raise InputError(f"cannot read {text!r} as a semantic ID; expected the form {' or '.join(forms)}")
