@@ -38,7 +38,7 @@ class InputError(SidkitError):
 
 
 class BadRowsError(InputError):
-    """Some rows hold NaN, infinity or nothing but zeros; `rows` are their row numbers."""
+    """Some rows hold NaN, infinity or only zeros; `rows` are their row numbers."""
 
     def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class MissingExtraError(SidkitError):
 
 
 def need(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional dependency, or say which extra brings it."""
+    """Import an optional dependency; the error names the extra that installs it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -68,6 +68,6 @@ def need(module: str, extra: str, purpose: str) -> Any:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'; did you mean …?' when a known word is close, else nothing."""
+    """'; did you mean …?' if a known word is close, else an empty string."""
     close = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""

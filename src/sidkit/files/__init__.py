@@ -1,1 +1,1 @@
-"""Writing and naming files."""
+"""Files: addresses, atomic writes, checked folders, checkpoints."""

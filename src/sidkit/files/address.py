@@ -1,10 +1,10 @@
 """Files by name: paths of this machine, and addresses on file systems that Arrow reaches (s3://, gs://, hdfs://).
 
     locate("items/")                     a pathlib.Path
-    locate("s3://shop/items?region=eu-west-1")   a Remote, with as much of a Path's manner as reading and writing need
+    locate("s3://shop/items?region=eu-west-1")   a Remote, with the methods of a Path that reading and writing need
 
-Options of the file system follow the address as Arrow has them: `?endpoint_override=127.0.0.1:9000&scheme=http` for an
-S3-compatible server. Credentials come from where the cloud's own tools look for them.
+Options of the file system follow the address as Arrow defines them: `?endpoint_override=127.0.0.1:9000&scheme=http` for
+an S3-compatible server. Credentials are those that the cloud's own tools use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .atomic import replace_file
 
 __all__ = ["Location", "Remote", "for_arrow", "is_address", "locate", "replacing"]
 
-WHOLE_AT_ONCE = ("s3", "gcs", "abfs")  # file systems where a file appears when it is complete, and cannot be renamed
+APPEAR_COMPLETE = ("s3", "gcs", "abfs")  # file systems on which a file appears when it is complete, without a rename
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Remote:
         return re.sub("//[^/]*@", "//", f"{self.root}{self.path}")
 
     def __fspath__(self) -> str:
-        """The whole address, options and all: what `locate` reads."""
+        """The complete address with its options, as `locate` reads it."""
         return f"{self.root}{self.path}{self.options}"
 
     def __truediv__(self, name: str) -> Remote:
@@ -77,11 +77,11 @@ class Remote:
 
     @property
     def inner(self) -> str:
-        """The name on that file system."""
+        """The path on that file system."""
         return f"{_system(self.root, self.path.parts[0], self.options)[1]}/{'/'.join(self.path.parts[1:])}".rstrip("/")
 
     def open(self, mode: str = "rb") -> Any:
-        """For reading, anywhere in the file."""
+        """A file to read, at any position."""
         return self.system.open_input_file(self.inner)
 
     def stat(self) -> os.stat_result:
@@ -128,31 +128,31 @@ def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def is_address(text: str | os.PathLike[str]) -> bool:
-    """Whether a text names a file system, as s3://bucket/file does."""
+    """Whether a text names a file system, such as s3://bucket/file."""
     return re.match(r"[a-z][a-z0-9+.-]+://", os.fspath(text)) is not None
 
 
 def locate(text: str | os.PathLike[str] | Remote) -> Location:
-    """What a user's text means: a path of this machine, or a place on another file system."""
+    """A user's text as a path of this machine, or as an address on another file system."""
     if isinstance(text, Remote) or not is_address(text):
         return text if isinstance(text, Remote) else Path(text)
-    plain, mark, options = os.fspath(text).partition("?")
+    plain, question, options = os.fspath(text).partition("?")
     root, slashes, path = plain.partition("://")
     if root == "file":
         return Path("/" + path.lstrip("/"))
     if not path.strip("/"):
         raise InputError(f"{plain} names no file or folder")
-    return Remote(root + slashes, PurePosixPath(path), mark + options)
+    return Remote(root + slashes, PurePosixPath(path), question + options)
 
 
 def for_arrow(path: Location) -> Any:
-    """What Arrow's own readers take: the path, or the file opened."""
+    """The argument for Arrow's readers: the path, or the opened file."""
     return path if isinstance(path, Path) else path.open()
 
 
 @contextmanager
 def replacing(path: Location) -> Iterator[Path]:
-    """A file of this machine to write to; on success it becomes `path`, whole or not at all, wherever that is."""
+    """A file of this machine to write to; on success it replaces `path`, on any file system, in one step."""
     if isinstance(path, Path):
         with replace_file(path) as temporary:
             yield temporary
@@ -169,7 +169,7 @@ def replacing(path: Location) -> Iterator[Path]:
 def _upload(source: Path, target: Remote) -> None:
     from pyarrow.fs import LocalFileSystem, copy_files
 
-    if target.system.type_name in WHOLE_AT_ONCE:
+    if target.system.type_name in APPEAR_COMPLETE:
         copy_files(str(source), target.inner, LocalFileSystem(), target.system, use_threads=False)
         return
     aside = target.parent / f".{target.name}.sidkit-{secrets.token_hex(8)}"
@@ -180,13 +180,13 @@ def _upload(source: Path, target: Remote) -> None:
 
 @lru_cache
 def _system(root: str, first: str, options: str) -> tuple[Any, str]:
-    """The Arrow file system of an address, and what it calls the address's first part (a bucket, a host or nothing)."""
+    """The Arrow file system of an address, and its name for the first part (a bucket, a host or nothing)."""
     from pyarrow import ArrowException
     from pyarrow.fs import FileSystem
 
     try:
         system, path = FileSystem.from_uri(f"{root}{first}/{options}")
     except (OSError, ValueError, NotImplementedError, ArrowException) as error:
-        said = str(error).splitlines()[0][:200]
-        raise InputError(f"cannot reach {root}{first.rpartition('@')[2]}: {said}") from error
+        reason = str(error).splitlines()[0][:200]
+        raise InputError(f"cannot reach {root}{first.rpartition('@')[2]}: {reason}") from error
     return system, path.rstrip("/")

@@ -1,8 +1,8 @@
 """Writing so that a reader sees the old file or the new one, never half of either.
 
-New content goes to a hidden neighbour, is flushed to disk, and takes its place in one rename. A process killed in
-between leaves only the neighbour, which the next write beside it sweeps away, if it is of the same machine: on storage
-that machines share, the others' processes cannot be told alive from dead.
+New content is written to a hidden neighbour, flushed to disk, and renamed to the target in one step. A process that is
+killed in between leaves only the neighbour. The next write in that folder removes it if it is of the same machine: on
+storage that machines share, nobody knows whether the process of another machine is alive.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEFTOVER = re.compile(r"^\..+\.sidkit-([0-9a-f]{12})-(\d+)-[0-9a-f]{8}$")
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; on success it becomes `path`, on any failure it is gone."""
+    """A temporary path to write to; it becomes `path` on success and is removed on failure."""
     with _neighbour(path) as temporary:
         yield temporary
         _flush(temporary)
@@ -39,8 +39,8 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replace_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder to fill; on success it becomes `path`. Other files of an existing folder are kept."""
-    path = path.resolve()  # of a link, what it names
+    """A temporary folder to fill; it becomes `path` on success. Other files of an existing folder stay."""
+    path = path.resolve()  # the target of a link
     with _neighbour(path) as temporary:
         temporary.mkdir()
         yield temporary
@@ -59,22 +59,22 @@ def replace_folder(path: Path) -> Iterator[Path]:
 
 
 def _link(old: Path, new: Path) -> None:
-    """The same file or folder under another name, or a copy where there are no links."""
+    """Hard links to a file, or to all files of a folder; copies on file systems without links."""
 
-    def one(source: str, target: str) -> None:
+    def link(source: str, target: str) -> None:
         try:
             os.link(source, target, follow_symlinks=False)
         except OSError:
             shutil.copy2(source, target, follow_symlinks=False)
 
     if old.is_dir() and not old.is_symlink():
-        shutil.copytree(old, new, symlinks=True, copy_function=one)
+        shutil.copytree(old, new, symlinks=True, copy_function=link)
     else:
-        one(str(old), str(new))
+        link(str(old), str(new))
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder that may be read again: it is gone in one rename, whenever we are killed."""
+    """Remove a folder in one step: a process killed in the middle leaves no part of it that could be read."""
     hidden = folder.parent / f".{folder.name}.sidkit-{machine()}-{os.getpid()}-{secrets.token_hex(4)}"
     with suppress(OSError):
         os.rename(folder, hidden)
@@ -82,7 +82,7 @@ def discard(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left in a folder."""
+    """Remove the leftovers of killed writers from a folder."""
     for entry in folder.iterdir():
         match = _LEFTOVER.match(entry.name)
         if match and match[1] == machine() and not _alive(int(match[2])):
@@ -91,7 +91,7 @@ def sweep(folder: Path) -> None:
 
 @contextmanager
 def _neighbour(path: Path) -> Iterator[Path]:
-    """A fresh hidden name beside path, removed at the end if it is still there; disk errors told plainly."""
+    """A fresh hidden name next to path, removed at the end if it still exists; disk errors become StoreErrors."""
     temporary = path.parent / f".{path.name}.sidkit-{machine()}-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,11 +105,11 @@ def _neighbour(path: Path) -> Iterator[Path]:
 
 
 def _exchange(a: Path, b: Path) -> None:
-    """Swap two folders in one step where the system can, in two quick renames where it cannot."""
+    """Swap two folders, in one step if the system can, else by renames in quick succession."""
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "renameat2"):
-        here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-        if libc.renameat2(here, os.fsencode(a), here, os.fsencode(b), swap) == 0:
+        current, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        if libc.renameat2(current, os.fsencode(a), current, os.fsencode(b), exchange) == 0:
             return
     aside = b.with_name(f"{a.name[:-8]}{secrets.token_hex(4)}")
     os.rename(b, aside)
@@ -134,11 +134,11 @@ def _remove(path: Path) -> None:
 
 @cache
 def machine() -> str:
-    """What tells this machine from others, and a container from those beside it, since it was started."""
-    told = [platform.node()]
+    """An identifier of this machine or container since its start."""
+    names = [platform.node()]
     with suppress(OSError):
-        told += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:12]
+        names += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]
 
 
 def _alive(process: int) -> bool:

@@ -1,1 +1,1 @@
-"""What sidkit makes: semantic IDs."""
+"""Semantic IDs: tables, strings, prefixes, quality, and spreading."""

@@ -1,4 +1,4 @@
-"""The valid prefixes of a set of semantic IDs, compactly: what may follow what, and which items a SID stands for."""
+"""The prefix tree of a set of semantic IDs, in arrays: which codes may follow a prefix, and the items of each SID."""
 
 from __future__ import annotations
 
