@@ -745,7 +745,8 @@ class TestCommands:
 
         screen, make = StringIO(), rich.console.Console
         monkeypatch.setattr(
-            rich.console, "Console", lambda **_: make(file=screen, width=80, force_terminal=True, color_system=None)
+            "sidkit.cli.printing.Console",
+            lambda **_: make(file=screen, width=80, force_terminal=True, color_system=None),
         )
         facts = trained[0].facts
         print_figures(facts["test"], facts["users"], {})
