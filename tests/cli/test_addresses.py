@@ -58,6 +58,8 @@ def sids(request, shop, tmp_path):
     part = {"nested": "{}/part.parquet"}.get(request.param, "part-{}.parquet")
     in_parts(shop, tmp_path / "sids", [part.format(i) for i in range(3)])
     (tmp_path / "sids" / "part-0.bad-rows.tsv").write_text("row\tid\treason\n")
+    (tmp_path / "sids" / "_temporary").mkdir()
+    (tmp_path / "sids" / "_temporary" / "part.parquet").write_bytes(b"half a file")
     return str(tmp_path / "sids") + ("/part-*.parquet" if request.param == "glob" else "/")
 
 

@@ -189,7 +189,8 @@ class TestCommands:
     def test_a_narrow_terminal_shows_every_digit(self, monkeypatch, trained):
         screen, make = StringIO(), printing.Console
         monkeypatch.setattr(
-            printing, "Console", lambda **_: make(file=screen, width=80, force_terminal=True, color_system=None)
+            "sidkit.cli.printing.Console",
+            lambda **_: make(file=screen, width=80, force_terminal=True, color_system=None),
         )
         facts = trained[0].facts
         print_figures(facts["test"], facts["users"], {})

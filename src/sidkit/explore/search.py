@@ -36,7 +36,7 @@ class Words:
 
     vocabulary   sorted, so that words with a common beginning are adjacent
     postings     texts that have word i: postings[ends[i]:ends[i + 1]], ascending
-    counts       for questions about groups (`text.WordCounts`)
+    counts       for questions about groups (`word_counts.WordCounts`)
     """
 
     def __init__(self, texts: Any) -> None:
