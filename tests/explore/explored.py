@@ -81,12 +81,12 @@ def served(pages, token=None):
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """(folder, ids, codes, other codes, titles, vectors) of the shop."""
-    return _made(tmp_path_factory)
+    return _made(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory):
-    return _pages(tmp_path_factory)
+    return _pages(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")
@@ -97,13 +97,14 @@ def site(pages):
 
 
 @cache
-def _made(factory):
-    folder = factory.mktemp("shop")
+def _made(base):
+    folder = base / "explored"
+    folder.mkdir()
     return folder, *shop(folder)
 
 
 @cache
-def _pages(factory):
-    folder, ids, *_, vectors = _made(factory)
+def _pages(base):
+    folder, ids, *_, vectors = _made(base)
     tables = folder / "sids.parquet", folder / "other.parquet"
     return Pages(read(*tables, folder / "items.parquet", "title", Lines(vectors, pa.array(ids))))
