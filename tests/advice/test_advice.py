@@ -91,8 +91,8 @@ def full_fit(catalogue):
 
 
 def test_with_a_sample_of_all_rows_nothing_is_predicted(catalogue, full_fit):
-    found = advise(catalogue, Target(0.9), small, [(16, 16, 16)])
-    (one,) = found.candidates
+    advice = advise(catalogue, Target(0.9), small, [(16, 16, 16)])
+    (one,) = advice.candidates
     truth = full_fit((16, 16, 16), 0)
     assert one.measured
     assert one.icr_per_sid == one.icr_per_sid_low == truth["icr_per_sid"]
@@ -102,8 +102,8 @@ def test_with_a_sample_of_all_rows_nothing_is_predicted(catalogue, full_fit):
 @pytest.mark.parametrize("count", [4800, 2400])
 def test_predictions_hold_against_full_fits(catalogue, full_fit, count):
     sizes = [(16, 16, 16), (24, 24, 24)]
-    found = advise(catalogue, Target(0.9), small, sizes, sample=600, count=count)
-    for one in found.candidates:
+    advice = advise(catalogue, Target(0.9), small, sizes, sample=600, count=count)
+    for one in advice.candidates:
         truth = full_fit(one.sizes, 7)
         assert not one.measured
         assert one.fitted_on == max(600, 32 * one.sizes[0])
@@ -114,16 +114,16 @@ def test_predictions_hold_against_full_fits(catalogue, full_fit, count):
 
 
 def test_the_sweep_grows_until_the_target_is_met_and_shorter_sids_come_with_it(catalogue):
-    found = advise(catalogue, Target(0.9), small, sample=600)
-    assert [one.sizes for one in found.candidates][:4] == [(16, 16), (16, 16, 16), (32, 32), (32, 32, 32)]
-    assert [one.meets(found.target) for one in found.candidates if len(one.sizes) == 3].count("yes") == 1
-    assert found.candidates[-1].meets(found.target) == "yes"
-    assert found.chosen is found.candidates[-1]
+    advice = advise(catalogue, Target(0.9), small, sample=600)
+    assert [one.sizes for one in advice.candidates][:4] == [(16, 16), (16, 16, 16), (32, 32), (32, 32, 32)]
+    assert [one.meets(advice.target) for one in advice.candidates if len(one.sizes) == 3].count("yes") == 1
+    assert advice.candidates[-1].meets(advice.target) == "yes"
+    assert advice.chosen is advice.candidates[-1]
 
 
 def test_a_recipe_whose_tokens_are_not_nested_has_no_shorter_sids(catalogue):
-    found = advise(catalogue, Target(sids_per_item=0.05), lambda sizes: library.pq_kmeans(sizes, 4), sample=600)
-    assert all(len(one.sizes) == 3 for one in found.candidates)
+    advice = advise(catalogue, Target(sids_per_item=0.05), lambda sizes: library.pq_kmeans(sizes, 4), sample=600)
+    assert all(len(one.sizes) == 3 for one in advice.candidates)
 
 
 def candidate(sizes, low, middle):
@@ -144,11 +144,11 @@ def test_the_fewest_codewords_that_surely_meet_the_target_are_chosen():
 def test_the_page_tells_the_choice_and_escapes_names():
     one = candidate((64, 64), 0.91, 0.92)
     advice = Advice(1000, 500, Target(0.9, largest_bucket=4), [one], one)
-    told = advice_page(advice, "<b>file", "sidkit fit 'a&b.npy'")
-    assert "&lt;b&gt;file" in told
-    assert "a&amp;b.npy" in told
-    assert "Take 64-64: it may just meet the target" in told
-    assert "500 of them" in told
+    output = advice_page(advice, "<b>file", "sidkit fit 'a&b.npy'")
+    assert "&lt;b&gt;file" in output
+    assert "a&amp;b.npy" in output
+    assert "Take 64-64: it may just meet the target" in output
+    assert "500 of them" in output
     assert [panel.series[-1].name for panel in tradeoff(advice).panels] == ["target", "2 levels", "target"]
     assert "None of these sizes" in advice_page(Advice(1000, 500, Target(0.99), [one], None), "x", "")
 
@@ -167,18 +167,18 @@ def test_what_makes_no_sense_is_refused_before_any_work(catalogue):
 def test_the_command_line_ends_with_a_command_that_fits(catalogue, tmp_path):
     np.save(tmp_path / "items.npy", catalogue[:2000])
     options = ("--icr", "0.5", "--sizes", "16-16-16", "--sizes", "4-4", "--sample", "600", "--set", "iterations=5")
-    told = json.loads(sidkit("advise", "items.npy", *options, "--json", "-o", "advice.html", cwd=tmp_path))
-    chosen = "-".join(map(str, told["chosen"]["sizes"]))
-    assert told["command"] == f"sidkit fit items.npy -o tok/ --sizes {chosen} --set iterations=5"
+    output = json.loads(sidkit("advise", "items.npy", *options, "--json", "-o", "advice.html", cwd=tmp_path))
+    chosen = "-".join(map(str, output["chosen"]["sizes"]))
+    assert output["command"] == f"sidkit fit items.npy -o tok/ --sizes {chosen} --set iterations=5"
     assert "<svg" in (tmp_path / "advice.html").read_text()
-    sidkit(*shlex.split(told["command"])[1:], cwd=tmp_path)
-    assert library.load(tmp_path / "tok").sizes == tuple(told["chosen"]["sizes"])
+    sidkit(*shlex.split(output["command"])[1:], cwd=tmp_path)
+    assert library.load(tmp_path / "tok").sizes == tuple(output["chosen"]["sizes"])
 
 
 def test_the_command_line_prints_a_table_and_refuses_other_files(catalogue, tmp_path):
     np.save(tmp_path / "items.npy", catalogue[:1000])
     run = CliRunner().invoke
-    asked = [
+    arguments = [
         "advise",
         str(tmp_path / "items.npy"),
         "--sizes",
@@ -188,10 +188,10 @@ def test_the_command_line_prints_a_table_and_refuses_other_files(catalogue, tmp_
         "--largest-bucket",
         "900",
     ]
-    told = run(app, [*asked, "-o", str(tmp_path / "advice.svg")]).output
-    assert "Take 16-8: fitted on all items, it meets the target" in told
+    output = run(app, [*arguments, "-o", str(tmp_path / "advice.svg")]).output
+    assert "Take 16-8: fitted on all items, it meets the target" in output
     assert (tmp_path / "advice.svg").read_text().startswith("<svg")
-    assert "written as .html, .svg or .json" in str(run(app, [*asked, "-o", "advice.png"]).exception)
+    assert "written as .html, .svg or .json" in str(run(app, [*arguments, "-o", "advice.png"]).exception)
 
 
 def test_groups_too_fine_for_the_sample_are_noticed():
@@ -199,10 +199,10 @@ def test_groups_too_fine_for_the_sample_are_noticed():
     rng = np.random.default_rng(5)
     x = rng.permutation(planted(rng, clusters=300, each=60, d=64, noise=0.05)[0]).astype(np.float32)
     sizes = (32, 32, 32)
-    found = advise(x, Target(0.9), small, [sizes], sample=1024)
-    (one,) = found.candidates
+    advice = advise(x, Target(0.9), small, [sizes], sample=1024)
+    (one,) = advice.candidates
     truth = library.quality(small(sizes).fit(x, seed=0).fit_codes, sizes)
-    assert found.drifts
-    assert "give a larger --sample" in advice_page(found, "x", "")
+    assert advice.drifts
+    assert "give a larger --sample" in advice_page(advice, "x", "")
     assert one.icr_per_sid_low < truth["icr_per_sid"] < one.icr_per_sid_high
     assert one.sids_per_item_low < 1 / truth["items_per_sid"] < one.sids_per_item_high

@@ -1,13 +1,21 @@
-"""A small shop with hostile titles, a large one, and a server for either: what the tests of the explorer share."""
+"""A small shop with hostile titles, a large one, and a server for either: what the tests of the explorer share.
+
+The fixtures are imported by each module that uses them; the small shop is made and indexed once for all.
+"""
 
 import threading
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 
+from sidkit.data.json_lines import Lines
+from sidkit.explore.catalogue import read
+from sidkit.explore.pages import Pages
 from sidkit.explore.server import bind, build
 from sidkit.sids.table import SidTable
 
@@ -68,3 +76,35 @@ def served(pages, token=None):
         finally:
             server.should_exit = True
             thread.join()
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """(folder, ids, codes, other codes, titles, vectors) of the shop."""
+    return _made(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory):
+    return _pages(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="session")
+def site(pages):
+    pytest.importorskip("uvicorn")
+    with served(pages) as address:
+        yield address
+
+
+@cache
+def _made(base):
+    folder = base / "explored"
+    folder.mkdir()
+    return folder, *shop(folder)
+
+
+@cache
+def _pages(base):
+    folder, ids, *_, vectors = _made(base)
+    tables = folder / "sids.parquet", folder / "other.parquet"
+    return Pages(read(*tables, folder / "items.parquet", "title", Lines(vectors, pa.array(ids))))

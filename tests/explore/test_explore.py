@@ -16,6 +16,9 @@ import pytest
 
 from command import sidkit
 from explored import HOSTILE, served
+from explored import made as made
+from explored import pages as pages
+from explored import site as site
 from sidkit.data.json_lines import Lines
 from sidkit.errors import InputError, SpecError
 from sidkit.explore.catalogue import read
@@ -41,9 +44,9 @@ def test_every_prefix_has_the_items_and_branches_that_the_table_says():
             assert sorted(tree.rows[low:high]) == table.rows_of(prefix).tolist()
             assert high - low == count
             if level < 3:
-                found = tree.branches(low, high, level)
+                results = tree.branches(low, high, level)
                 expected = {p[-1]: c for p, c in table.prefix_counts(level + 1).items() if p[:-1] == prefix}
-                assert dict(zip(found.codes.tolist(), found.counts.tolist(), strict=True)) == expected
+                assert dict(zip(results.codes.tolist(), results.counts.tolist(), strict=True)) == expected
     for nowhere in ((9,), (0, 9), (0, 0, 0, 0)):
         assert tree.span(nowhere) is None
 
@@ -102,10 +105,10 @@ def test_members_come_by_the_page_and_all_of_them_once(pages, made):
 
 
 def test_siblings_are_the_neighbours_by_size(pages):
-    told = pages.node("a", (2, 1))["siblings"]
-    assert told["total"] == 4
-    assert told["list"][told["rank"] - 1]["prefix"] == [2, 1]
-    counts = [one["items"] for one in told["list"]]
+    answer = pages.node("a", (2, 1))["siblings"]
+    assert answer["total"] == 4
+    assert answer["list"][answer["rank"] - 1]["prefix"] == [2, 1]
+    counts = [one["items"] for one in answer["list"]]
     assert all(a >= b for a, b in pairwise(counts))
 
 
@@ -114,23 +117,23 @@ def test_of_many_siblings_those_around_are_shown(tmp_path):
     SidTable(np.arange(len(codes)), codes, (30,)).to_parquet(tmp_path / "sids.parquet")
     many = Pages(read(tmp_path / "sids.parquet"))
     for code, first in ((0, 0), (15, 11), (29, 21)):
-        told = many.node("a", (code,))["siblings"]
-        assert (told["rank"], told["total"]) == (code + 1, 30)
-        assert [one["prefix"][0] for one in told["list"]] == list(range(first, first + 9))
+        answer = many.node("a", (code,))["siblings"]
+        assert (answer["rank"], answer["total"]) == (code + 1, 30)
+        assert [one["prefix"][0] for one in answer["list"]] == list(range(first, first + 9))
     pages = [many.node("a", (), page)["branches"] for page in (0, 1)]
     assert [one["prefix"][0] for page in pages for one in page["list"]] == list(range(30))
 
 
 def test_the_other_table_holds_the_same_items_elsewhere(pages, made):
     codes, other = made[2], made[3]
-    told = pages.counterpart("a", (2,))
+    answer = pages.counterpart("a", (2,))
     inside = np.flatnonzero(codes[:, 0] == 2)
     known = inside[inside >= 10]
-    assert (told["items"], told["missing"]) == (len(known), len(inside) - len(known))
+    assert (answer["items"], answer["missing"]) == (len(known), len(inside) - len(known))
     counts = np.bincount(other[known, 0], minlength=8)
-    assert {b["prefix"][0]: b["items"] for b in told["branches"]["list"]} == {i: c for i, c in enumerate(counts) if c}
+    assert {b["prefix"][0]: b["items"] for b in answer["branches"]["list"]} == {i: c for i, c in enumerate(counts) if c}
     total = np.bincount(np.append(other[10:, 0], 7), minlength=8)
-    assert all(b["total"] == total[b["prefix"][0]] for b in told["branches"]["list"])
+    assert all(b["total"] == total[b["prefix"][0]] for b in answer["branches"]["list"])
 
 
 def test_tokens_that_all_items_share_in_the_other_table_are_passed_over(tmp_path):
@@ -138,33 +141,33 @@ def test_tokens_that_all_items_share_in_the_other_table_are_passed_over(tmp_path
     SidTable(["a", "b", "c", "d"], codes, (2, 2, 2)).to_parquet(tmp_path / "one.parquet")
     SidTable(["a", "b", "c", "d"], codes[:, [1, 0, 2]], (2, 2, 2)).to_parquet(tmp_path / "two.parquet")
     two = Pages(read(tmp_path / "one.parquet", tmp_path / "two.parquet"))
-    told = two.counterpart("a", (0, 1))
-    assert (told["sid"], [b["prefix"] for b in told["branches"]["list"]]) == ("<a_1><b_0>", [[1, 0, 0], [1, 0, 1]])
-    told = two.counterpart("a", (0, 0))
-    assert (told["sid"], [b["prefix"] for b in told["branches"]["list"]]) == ("<a_0><b_0>", [[0, 0, 0]])
+    answer = two.counterpart("a", (0, 1))
+    assert (answer["sid"], [b["prefix"] for b in answer["branches"]["list"]]) == ("<a_1><b_0>", [[1, 0, 0], [1, 0, 1]])
+    answer = two.counterpart("a", (0, 0))
+    assert (answer["sid"], [b["prefix"] for b in answer["branches"]["list"]]) == ("<a_0><b_0>", [[0, 0, 0]])
 
 
 def test_an_item_is_explained_on_every_side_that_knows_it(pages, made):
     ids, codes, other = made[1], made[2], made[3]
-    told = pages.item(ids[30])
-    assert told["sides"]["a"]["prefix"] == codes[30].tolist()
-    assert told["sides"]["b"]["prefix"] == other[30].tolist()
+    answer = pages.item(ids[30])
+    assert answer["sides"]["a"]["prefix"] == codes[30].tolist()
+    assert answer["sides"]["b"]["prefix"] == other[30].tolist()
     both = (codes[10:, 0] == codes[30, 0]) & (other[10:, 0] == other[30, 0])
-    assert told["sides"]["a"]["path"][0]["together"] == both.sum()
+    assert answer["sides"]["a"]["path"][0]["together"] == both.sum()
     assert list(pages.item(ids[3])["sides"]) == ["a"]
     assert list(pages.item("only-there")["sides"]) == ["b"]
 
 
 def test_surprises_are_near_by_one_measure_and_far_by_the_other(pages, made):
     ids, codes, vectors = made[1], made[2], made[5]
-    told = pages.near(ids[20], "a")
+    answer = pages.near(ids[20], "a")
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosine = unit @ unit[20]
-    assert all(item["prefix"][0] != codes[20, 0] for item in told["apart"])
-    assert told["apart"][0]["cosine"] > 0.99  # the twin that was planted in another bucket
+    assert all(item["prefix"][0] != codes[20, 0] for item in answer["apart"])
+    assert answer["apart"][0]["cosine"] > 0.99  # the twin that was planted in another bucket
     mates = [i for i in range(400) if (codes[i] == codes[20]).all() and i != 20]
-    assert [item["id"] for item in told["odd"]] == [ids[i] for i in sorted(mates, key=lambda i: cosine[i])[:10]]
-    assert told["sharing"] == sorted(told["sharing"], reverse=True)
+    assert [item["id"] for item in answer["odd"]] == [ids[i] for i in sorted(mates, key=lambda i: cosine[i])[:10]]
+    assert answer["sharing"] == sorted(answer["sharing"], reverse=True)
 
 
 def test_one_item_and_one_level_are_enough(tmp_path):
@@ -173,8 +176,8 @@ def test_one_item_and_one_level_are_enough(tmp_path):
     assert [b["token"] for b in alone.node("a", ())["branches"]["list"]] == ["<a_2>"]
     assert alone.node("a", (2,))["branches"]["list"] == []
     assert alone.item("7")["sides"]["a"]["sid"] == "<a_2>"
-    told = alone.near("7", "a")
-    assert (told["nearest"], told["apart"], told["odd"], told["depth"]) == (0, [], [], 0)
+    answer = alone.near("7", "a")
+    assert (answer["nearest"], answer["apart"], answer["odd"], answer["depth"]) == (0, [], [], 0)
 
 
 def test_search_finds_ids_sids_and_words(pages, made):
@@ -184,8 +187,8 @@ def test_search_finds_ids_sids_and_words(pages, made):
         step = pages.search(text)["prefixes"][0]
         assert (step["prefix"], step["side"]) == ([3, 1], "a")
         assert step["items"] == ((codes[:, 0] == 3) & (codes[:, 1] == 1)).sum()
-    found = pages.search("blue sho")
-    assert found["total"] == ((codes[:, 0] == 1) & (codes[:, 1] == 1)).sum() - sum(
+    results = pages.search("blue sho")
+    assert results["total"] == ((codes[:, 0] == 1) & (codes[:, 1] == 1)).sum() - sum(
         (codes[i, 0], codes[i, 1]) == (1, 1) for i in (5,)
     )
     assert pages.search("P00")["total"] == 98  # by the beginning of ids, two of which are others
@@ -392,9 +395,9 @@ def command(folder, *more):
 
 def test_check_says_what_is_there_and_leaves(made):
     options = ("--compare", "other.parquet", "--embeddings", "vectors.parquet", "--check", "--json")
-    told = json.loads(sidkit("explore", "sids.parquet", "--items", "items.parquet", *options, cwd=made[0]))
-    assert (told["items"], told["texts"], told["embeddings"]) == (401, True, True)
-    assert [side["items"] for side in told["sides"]] == [400, 391]
+    answer = json.loads(sidkit("explore", "sids.parquet", "--items", "items.parquet", *options, cwd=made[0]))
+    assert (answer["items"], answer["texts"], answer["embeddings"]) == (401, True, True)
+    assert [side["items"] for side in answer["sides"]] == [400, 391]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -416,9 +419,9 @@ def test_it_serves_until_interrupted_and_then_ends_cleanly(made, host):
         assert ask(url.partition("?")[0])[0] == (200 if host == "127.0.0.1" else 403)
     finally:
         child.send_signal(signal.SIGINT)
-        said = child.communicate(timeout=20)
+        output = child.communicate(timeout=20)
     assert child.returncode == 0
-    assert said == ("explorer stopped\n", "")
+    assert output == ("explorer stopped\n", "")
 
 
 def test_json_has_standard_output_to_itself_while_it_serves(made):
@@ -428,6 +431,6 @@ def test_json_has_standard_output_to_itself_while_it_serves(made):
         assert child.stderr.readline().startswith("open http://127.0.0.1:")
     finally:
         child.send_signal(signal.SIGINT)
-        told, said = child.communicate(timeout=20)
-    assert json.loads(told)["items"] == 400
-    assert said == "explorer stopped\n"
+        answer, output = child.communicate(timeout=20)
+    assert json.loads(answer)["items"] == 400
+    assert output == "explorer stopped\n"

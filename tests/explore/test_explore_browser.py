@@ -7,6 +7,8 @@ import pytest
 
 from browser import overflows, watched
 from explored import HOSTILE, large_shop, served
+from explored import pages as pages
+from explored import site as site
 from sidkit.explore.catalogue import read
 from sidkit.explore.pages import Pages
 

@@ -19,13 +19,13 @@ def test_four_items_by_hand():
     Uniform, level 1: 2/3 four times; level 2: 1/3, 1/3, 0, 1/3.
     """
     codes = np.array([[0, 0], [0, 0], [0, 1], [1, 0]])
-    found = prefix_agreement(codes, (2, 2), [[0, 1, 2, 3], [0, 0, 1, -1], [3]])
-    assert found["share"] == pytest.approx([3 / 4, 2 / 4])
-    assert found["chance_popular"] == pytest.approx([(3 / 4 + 1 / 2 + 2 / 3 + 3 / 4) / 4, 1 / 4])
-    assert found["chance_uniform"] == pytest.approx([2 / 3, 1 / 4])
-    assert found["lift"] == pytest.approx([9 / 8, 2])
-    assert (found["sequences"], found["events"], found["events_unknown"]) == (3, 9, 1)
-    assert (found["transitions"], found["transitions_repeated"], found["transitions_unknown"]) == (4, 1, 1)
+    figures = prefix_agreement(codes, (2, 2), [[0, 1, 2, 3], [0, 0, 1, -1], [3]])
+    assert figures["share"] == pytest.approx([3 / 4, 2 / 4])
+    assert figures["chance_popular"] == pytest.approx([(3 / 4 + 1 / 2 + 2 / 3 + 3 / 4) / 4, 1 / 4])
+    assert figures["chance_uniform"] == pytest.approx([2 / 3, 1 / 4])
+    assert figures["lift"] == pytest.approx([9 / 8, 2])
+    assert (figures["sequences"], figures["events"], figures["events_unknown"]) == (3, 9, 1)
+    assert (figures["transitions"], figures["transitions_repeated"], figures["transitions_unknown"]) == (4, 1, 1)
 
 
 def by_loops(codes, lists, categories, level):
@@ -50,24 +50,24 @@ def test_it_equals_loops_over_transitions_and_items(rng):
     codes = rng.integers(0, 3, size=(40, 2))
     lists = [rng.integers(0, 40, size=rng.integers(1, 9)).tolist() for _ in range(30)]
     categories = [f"{c} > {rng.integers(2)}" for c in rng.integers(0, 3, 40)]
-    found = prefix_agreement(codes, (3, 3), lists, categories)
+    figures = prefix_agreement(codes, (3, 3), lists, categories)
     for level in range(2):
         share, uniform, popular, within = by_loops(codes, lists, categories, level + 1)
-        assert found["share"][level] == pytest.approx(share)
-        assert found["chance_uniform"][level] == pytest.approx(uniform)
-        assert found["chance_popular"][level] == pytest.approx(popular)
-        assert found["chance_category"][level] == pytest.approx(within)
-        assert found["lift_category"][level] == pytest.approx(share / within)
+        assert figures["share"][level] == pytest.approx(share)
+        assert figures["chance_uniform"][level] == pytest.approx(uniform)
+        assert figures["chance_popular"][level] == pytest.approx(popular)
+        assert figures["chance_category"][level] == pytest.approx(within)
+        assert figures["lift_category"][level] == pytest.approx(share / within)
 
 
 def test_category_paths_are_judged_as_if_they_were_sids(rng):
     lists = [rng.integers(0, 60, 6).tolist() for _ in range(40)]
     paths = rng.integers(0, 3, size=(60, 2))
     categories = [f"top {a} > part {b}" for a, b in paths]
-    found = prefix_agreement(paths, (3, 3), lists, categories)
-    assert found["category_share"] == found["share"]
-    assert found["category_lift"] == pytest.approx(found["lift"])
-    assert found["lift_category"][1] == pytest.approx(found["share"][1] / found["chance_category"][1])
+    figures = prefix_agreement(paths, (3, 3), lists, categories)
+    assert figures["category_share"] == figures["share"]
+    assert figures["category_lift"] == pytest.approx(figures["lift"])
+    assert figures["lift_category"][1] == pytest.approx(figures["share"][1] / figures["chance_category"][1])
     assert [len(set(level.tolist())) for level in category_paths(["a > b", "a", "", "a > c"])] == [2, 4]
 
 
@@ -90,16 +90,16 @@ def test_standard_errors_match_resampled_sequences(rng):
         (rng.choice(pick[rng.integers(4)], 12) if rng.random() < 0.3 else rng.integers(0, 50, 5)).tolist()
         for _ in range(300)
     ]
-    found = prefix_agreement(codes, (4,), lists)
+    figures = prefix_agreement(codes, (4,), lists)
     again = [
         prefix_agreement(codes, (4,), [lists[i] for i in rng.integers(0, 300, 300)])["share"][0] for _ in range(300)
     ]
-    assert found["share_error"][0] == pytest.approx(np.std(again), rel=0.15)
+    assert figures["share_error"][0] == pytest.approx(np.std(again), rel=0.15)
 
 
 def test_one_sequence_has_no_error_and_unique_sids_have_no_lift():
-    found = prefix_agreement(np.arange(3)[:, None], (3,), [[0, 1, 2]])
-    assert (found["share"], found["share_error"], found["lift"]) == ([0.0], [None], [None])
+    figures = prefix_agreement(np.arange(3)[:, None], (3,), [[0, 1, 2]])
+    assert (figures["share"], figures["share_error"], figures["lift"]) == ([0.0], [None], [None])
 
 
 def test_what_does_not_fit_is_refused():

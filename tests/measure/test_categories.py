@@ -15,20 +15,20 @@ def test_five_items_by_hand():
 
     H(group) = 3/4 ln(4/3) + 1/4 ln 4, H(label) = ln 2, joint: 1/2, 1/4, 1/4, so 1.5 ln 2.
     """
-    found = purity([[0], [0], [0], [1], [1]], (2,), ["x", "x", "y", "y", ""])
-    assert found["purity"] == [0.75]
+    figures = purity([[0], [0], [0], [1], [1]], (2,), ["x", "x", "y", "y", ""])
+    assert figures["purity"] == [0.75]
     group = 0.75 * math.log(4 / 3) + 0.25 * math.log(4)
-    assert found["nmi"] == pytest.approx([2 * (group + math.log(2) - 1.5 * math.log(2)) / (group + math.log(2))])
-    assert (found["items_labelled"], found["items_unlabelled"], found["labels"]) == (4, 1, 2)
+    assert figures["nmi"] == pytest.approx([2 * (group + math.log(2) - 1.5 * math.log(2)) / (group + math.log(2))])
+    assert (figures["items_labelled"], figures["items_unlabelled"], figures["labels"]) == (4, 1, 2)
 
 
 def test_nmi_equals_scikit_learn_and_adjusted_nmi_is_near_its_exact_one(rng):
     codes = rng.integers(0, 6, size=(2000, 2))
     labels = [str((a + (rng.random() < 0.3)) % 6) for a in codes[:, 0]]
-    found = purity(codes, (6, 6), labels)
+    figures = purity(codes, (6, 6), labels)
     for level, group in enumerate((codes[:, 0], codes[:, 0] * 6 + codes[:, 1])):
-        assert found["nmi"][level] == pytest.approx(normalized_mutual_info_score(labels, group))
-        assert found["nmi_adjusted"][level] == pytest.approx(adjusted_mutual_info_score(labels, group), abs=0.01)
+        assert figures["nmi"][level] == pytest.approx(normalized_mutual_info_score(labels, group))
+        assert figures["nmi_adjusted"][level] == pytest.approx(adjusted_mutual_info_score(labels, group), abs=0.01)
 
 
 def test_items_alone_are_pure_by_chance_and_equal_groupings_are_the_same(rng):

@@ -16,16 +16,16 @@ from sidkit.measure.counting import counted, counted_by_token
 
 def test_a_case_worked_by_hand():
     """Training leaves 0 1 0 | 0 2 | 1, so 0 is the most popular, then 1, 2, 3 and 4; 0 was followed by 1 and by 2."""
-    found = counted(Sequences.of([[0, 1, 0, 1, 2], [0, 2, 3, 4], [1, 0, 2]]), 5)
+    results = counted(Sequences.of([[0, 1, 0, 1, 2], [0, 2, 3, 4], [1, 0, 2]]), 5)
     ranks = {"popular": [3, 5, 3], "followed": [3, 5, 2]}  # of 2 after 1, 4 after 3, 2 after 0
-    for name, places in ranks.items():
-        assert found[name]["mrr@5"] == pytest.approx(np.mean([1 / place for place in places]))
-        assert found[name]["ndcg@10"] == pytest.approx(np.mean([1 / np.log2(place + 1) for place in places]))
-        assert found[name]["recall@5"] == found[name]["hit_rate@5"] == 1
+    for name, user_ranks in ranks.items():
+        assert results[name]["mrr@5"] == pytest.approx(np.mean([1 / rank for rank in user_ranks]))
+        assert results[name]["ndcg@10"] == pytest.approx(np.mean([1 / np.log2(rank + 1) for rank in user_ranks]))
+        assert results[name]["recall@5"] == results[name]["hit_rate@5"] == 1
 
 
 def slow(lists, items, split):
-    """The place of every user's target in a list of all items."""
+    """The rank of every user's target in a list of all items."""
     counts, followers = Counter(), Counter()
     for one in lists:
         counts.update(one[:-2])
@@ -45,8 +45,8 @@ def slow(lists, items, split):
 def test_as_a_slow_count_finds(split):
     rng = np.random.default_rng(0)
     lists = [rng.integers(12, size=rng.integers(0, 9)).tolist() for _ in range(60)]
-    found, ranks = counted(Sequences.of(lists), 12, split), slow(lists, 12, split)
-    for name, figures in found.items():
+    results, ranks = counted(Sequences.of(lists), 12, split), slow(lists, 12, split)
+    for name, figures in results.items():
         at = np.array(ranks[name])
         for cut in (5, 10, 20):
             assert figures[f"recall@{cut}"] == pytest.approx((at < cut).mean())
@@ -82,8 +82,8 @@ def test_chances_of_sids_as_a_slow_count_finds(shop):
         (leaves,), (scores,) = chances.likeliest(np.array([number]), 15)
         assert (np.diff(scores[: len(slowly)]) <= 0).all()
         assert (leaves[len(slowly) :] == -1).all()
-        found = dict(zip(leaves[: len(slowly)].tolist(), np.exp(scores[: len(slowly)]), strict=True))
-        assert found == pytest.approx(slowly)
+        results = dict(zip(leaves[: len(slowly)].tolist(), np.exp(scores[: len(slowly)]), strict=True))
+        assert results == pytest.approx(slowly)
 
 
 def test_sids_are_found_where_their_chances_put_them(shop):
@@ -93,10 +93,10 @@ def test_sids_are_found_where_their_chances_put_them(shop):
     for one in lists:
         if len(one) > 2:
             leaves, _ = chances.likeliest(chances.first[one[-3:-2]], 12)
-            place = leaves[0].tolist().index(chances.leaf[one[-2]])
-            gains.append((place < 5) / np.log2(place + 2) / (codes == codes[one[-2]]).all(1).sum())
-    found = counted_by_token(codes, (5, 2, 2), Sequences.of(lists), beams=12)
-    assert found["ndcg@5"] == pytest.approx(np.mean(gains))
+            rank = leaves[0].tolist().index(chances.leaf[one[-2]])
+            gains.append((rank < 5) / np.log2(rank + 2) / (codes == codes[one[-2]]).all(1).sum())
+    results = counted_by_token(codes, (5, 2, 2), Sequences.of(lists), beams=12)
+    assert results["ndcg@5"] == pytest.approx(np.mean(gains))
 
 
 def test_by_token_few_beams_find_the_likeliest_and_chunks_change_nothing(monkeypatch):
@@ -114,8 +114,8 @@ def test_what_no_beam_holds_is_no_hit_in_a_small_catalogue():
     """Four items, one beam, which holds another SID than the target's."""
     codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     sequences = Sequences.of([[0, 1, 0, 1, 0, 1, 2, 3]])
-    found = counted_by_token(codes, (2, 2), sequences, beams=1)
-    assert found["recall@20"] == 0
+    results = counted_by_token(codes, (2, 2), sequences, beams=1)
+    assert results["recall@20"] == 0
 
 
 def test_better_ids_count_for_more():
@@ -132,8 +132,8 @@ def test_better_ids_count_for_more():
 
 
 def test_nothing_to_count():
-    found = counted(Sequences.of([[1, 0], [2, 1]]), 3)  # no transition in training: all that is left is popularity
-    assert found["followed"] == found["popular"]
+    results = counted(Sequences.of([[1, 0], [2, 1]]), 3)  # no transition in training: all that is left is popularity
+    assert results["followed"] == results["popular"]
     assert counted(Sequences.of([]), 3)["popular"]["ndcg@20"] == 0
     codes = np.array([[0, 0], [0, 1], [1, 0]])
     assert counted_by_token(codes, (2, 2), Sequences.of([]))["ndcg@20"] == 0

@@ -36,22 +36,22 @@ def shop(tmp_path_factory):
 
 
 def test_everything_is_joined_by_id(shop):
-    found = json.loads(
+    facts = json.loads(
         sidkit(
             "judge", shop / "sids.parquet", "--sequences", shop / "sequences.parquet",
             "--items", shop / "items.parquet", "--embeddings", shop / "items.parquet", "-k", "3", "--json",
         )
     )  # fmt: skip
-    kept = np.load(shop / "kept.npz")
-    plain = neighbour_agreement(kept["codes"][kept["order"]], (8, 4), kept["x"][kept["order"]], neighbours=3)
-    assert found["neighbours"] == plain | {"items_without_vector": 10}
-    assert found["behaviour"]["share"][0] == 1.0
-    assert (found["behaviour"]["items_unknown"], found["behaviour"]["transitions_unknown"]) == (1, 1)
-    assert found["behaviour"]["lift_category"][0] == pytest.approx(1.0)
-    assert found["counting"]["users"] == 60  # the one with an unknown item has a single item left
-    assert 0 < found["counting"]["popular"]["ndcg@20"] < found["counting"]["by_first_token"]["ndcg@20"]
-    assert found["categories"]["items_unlabelled"] == 10
-    assert found["categories"]["purity"][0] == 1.0
+    saved = np.load(shop / "kept.npz")
+    plain = neighbour_agreement(saved["codes"][saved["order"]], (8, 4), saved["x"][saved["order"]], neighbours=3)
+    assert facts["neighbours"] == plain | {"items_without_vector": 10}
+    assert facts["behaviour"]["share"][0] == 1.0
+    assert (facts["behaviour"]["items_unknown"], facts["behaviour"]["transitions_unknown"]) == (1, 1)
+    assert facts["behaviour"]["lift_category"][0] == pytest.approx(1.0)
+    assert facts["counting"]["users"] == 60  # the one with an unknown item has a single item left
+    assert 0 < facts["counting"]["popular"]["ndcg@20"] < facts["counting"]["by_first_token"]["ndcg@20"]
+    assert facts["categories"]["items_unlabelled"] == 10
+    assert facts["categories"]["purity"][0] == 1.0
 
 
 def run(*arguments):
@@ -60,17 +60,17 @@ def run(*arguments):
 
 
 def test_it_prints_a_table_per_question(shop):
-    told = run("judge", shop / "sids.parquet", "--sequences", shop / "sequences.parquet").output
-    assert "does the next item share the prefix" in told
-    assert "by the last item's first token" in told
-    assert "Neighbours" not in told
+    printed = run("judge", shop / "sids.parquet", "--sequences", shop / "sequences.parquet").output
+    assert "does the next item share the prefix" in printed
+    assert "by the last item's first token" in printed
+    assert "Neighbours" not in printed
 
 
 def test_nothing_to_judge_by_and_other_ids_are_errors(shop, tmp_path):
     np.save(tmp_path / "x.npy", np.eye(3))
-    for arguments, said in (
+    for arguments, message in (
         ((), "there is nothing to judge by"),
         (("--embeddings", tmp_path / "x.npy"), "are these the same ids?"),
         (("--items", shop / "items.parquet", "--category", "categry"), "did you mean 'category'"),
     ):
-        assert said in str(run("judge", shop / "sids.parquet", *arguments).exception)
+        assert message in str(run("judge", shop / "sids.parquet", *arguments).exception)

@@ -19,15 +19,15 @@ def test_four_items_by_hand():
     5/12 are reached.
     """
     angle = np.deg2rad([0, 10, 20.5, 90])
-    found = neighbour_agreement([[0], [0], [1], [1]], (2,), np.c_[np.cos(angle), np.sin(angle)], neighbours=1)
-    assert found["share"] == pytest.approx([3 / 4])
-    assert found["chance"] == pytest.approx([1 / 3])
-    assert found["lift"] == pytest.approx([9 / 4])
-    assert found["most"] == [1.0]
-    assert found["above_chance"] == pytest.approx([5 / 8])
-    assert found["overlap"] == pytest.approx(3 / 4)
-    assert found["overlap_chance"] == pytest.approx(1 / 3)
-    assert found["share_error"] == [0.0]
+    figures = neighbour_agreement([[0], [0], [1], [1]], (2,), np.c_[np.cos(angle), np.sin(angle)], neighbours=1)
+    assert figures["share"] == pytest.approx([3 / 4])
+    assert figures["chance"] == pytest.approx([1 / 3])
+    assert figures["lift"] == pytest.approx([9 / 4])
+    assert figures["most"] == [1.0]
+    assert figures["above_chance"] == pytest.approx([5 / 8])
+    assert figures["overlap"] == pytest.approx(3 / 4)
+    assert figures["overlap_chance"] == pytest.approx(1 / 3)
+    assert figures["share_error"] == [0.0]
 
 
 def by_loops(x, codes, k):
@@ -51,9 +51,9 @@ def by_loops(x, codes, k):
 def test_it_equals_loops_over_all_pairs(rng, k):
     x, codes = rng.normal(size=(14, 3)), rng.integers(0, 2, size=(14, 3))
     share, overlap = by_loops(x, codes, k)
-    found = neighbour_agreement(codes, (2, 2, 2), x, neighbours=k)
-    assert found["share"] == pytest.approx(share)
-    assert found["overlap"] == pytest.approx(overlap)
+    figures = neighbour_agreement(codes, (2, 2, 2), x, neighbours=k)
+    assert figures["share"] == pytest.approx(share)
+    assert figures["overlap"] == pytest.approx(overlap)
 
 
 def test_a_draw_stays_within_its_error_and_chunks_change_nothing(rng, monkeypatch):
@@ -79,9 +79,9 @@ def test_planted_clusters_agree_and_shuffled_codes_do_not(rng):
 
 def test_groups_smaller_than_the_neighbours_asked_for_are_not_held_against_them(rng):
     x, label = planted(rng, clusters=40, each=4)
-    found = neighbour_agreement(label[:, None], (40,), x)
-    assert (found["share"], found["most"]) == (pytest.approx([0.3]), pytest.approx([0.3]))
-    assert found["above_chance"] == pytest.approx([1.0])
+    figures = neighbour_agreement(label[:, None], (40,), x)
+    assert (figures["share"], figures["most"]) == (pytest.approx([0.3]), pytest.approx([0.3]))
+    assert figures["above_chance"] == pytest.approx([1.0])
 
 
 @pytest.mark.parametrize("codes", [np.zeros(40, int), np.arange(40)])
@@ -91,8 +91,8 @@ def test_one_group_for_all_or_one_for_each_leave_nothing_above_chance(rng, codes
 
 def test_many_copies_of_an_item_do_not_count_itself(rng):
     x = np.ones((40, 3))
-    found = neighbour_agreement(np.arange(40)[:, None], (40,), x, neighbours=5)
-    assert found["share"] == [0.0]
+    figures = neighbour_agreement(np.arange(40)[:, None], (40,), x, neighbours=5)
+    assert figures["share"] == [0.0]
 
 
 def test_what_does_not_fit_is_refused():

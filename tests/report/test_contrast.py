@@ -39,13 +39,13 @@ def table(codes, sizes, ids=None):
 class TestContrast:
     def test_pairs_and_items_are_those_counted_one_by_one(self, rng):
         a, b = (table(rng.integers(0, 4, (60, 2)), (4, 4)) for _ in "ab")
-        found = contrast(a, b)
+        result = contrast(a, b)
         sids = [[tuple(row) for row in one.codes.tolist()] for one in (a, b)]
         merged = [(i, j) for i, j in combinations(range(60), 2) if sids[0][i] == sids[0][j]]
-        assert found["pairs_merged"] == len(merged)
-        assert found["pairs_separated"] == sum(sids[1][i] != sids[1][j] for i, j in merged)
+        assert result["pairs_merged"] == len(merged)
+        assert result["pairs_separated"] == sum(sids[1][i] != sids[1][j] for i, j in merged)
         freed = [i for i in range(60) if sids[0].count(sids[0][i]) > 1 and sids[1].count(sids[1][i]) == 1]
-        assert found["items_separated"] == len(freed)
+        assert result["items_separated"] == len(freed)
 
     def test_the_group_that_is_divided_into_most_pairs_comes_first(self):
         a = table([[0, 0]] * 4 + [[1, 0]] * 4 + [[2, 0]] * 2, (3, 1))
@@ -81,24 +81,24 @@ class TestCollisionCase:
     def test_the_rule_takes_the_largest_group_that_meets_it(self):
         words = ["indoor"] * 2 + ["outdoor"] * 2
         texts = ["x"] * 4 + ["indoor slipper"] * 2 + ["outdoor slipper"] * 2 + ["travel slipper"] * 2 + words * 3
-        found = collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), texts)
-        assert (found["sid"], found["items"], found["groups"]) == ("<a_1>", 6, 2)
-        assert found["rules"] == list(RULES)
-        assert found["prefixes_per_level"] == [1, 2, 3]
-        assert [branch["codes"] for branch in found["branches"]] == [[1, 0, 0], [1, 0, 1], [1, 1, 0]]
-        assert [branch["words"] for branch in found["branches"]] == [["indoor"], ["outdoor"], ["travel"]]
-        assert found["words"][0] == "slipper"
+        result = collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), texts)
+        assert (result["sid"], result["items"], result["groups"]) == ("<a_1>", 6, 2)
+        assert result["rules"] == list(RULES)
+        assert result["prefixes_per_level"] == [1, 2, 3]
+        assert [branch["codes"] for branch in result["branches"]] == [[1, 0, 0], [1, 0, 1], [1, 1, 0]]
+        assert [branch["words"] for branch in result["branches"]] == [["indoor"], ["outdoor"], ["travel"]]
+        assert result["words"][0] == "slipper"
 
     def test_rules_are_dropped_one_by_one_and_it_is_said(self):
         keep = [*range(10, 18), *range(18, 21)]
-        found = collision_case(table([self.A[i] for i in keep], (5,)), table([self.B[i] for i in keep], (7, 2, 2)))
-        assert (found["items"], found["rules"]) == (8, list(RULES[:2]))
+        result = collision_case(table([self.A[i] for i in keep], (5,)), table([self.B[i] for i in keep], (7, 2, 2)))
+        assert (result["items"], result["rules"]) == (8, list(RULES[:2]))
         last = collision_case(table(self.A[18:21], (5,)), table(self.B[18:21], (7, 2, 2)))
         assert (last["items"], last["rules"], last["prefixes_per_level"]) == (3, [], [3, 3, 3])
 
     def test_a_sid_can_be_asked_for(self):
-        found = collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), sid=(2,))
-        assert [branch["items"] for branch in found["branches"]] == [7, 1]
+        result = collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), sid=(2,))
+        assert [branch["items"] for branch in result["branches"]] == [7, 1]
         with pytest.raises(InputError, match="two or more"):
             collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), sid=(4,))
 
@@ -111,11 +111,11 @@ class TestQueryCase:
     def test_items_and_next_tokens_under_the_prefix_are_counted(self):
         codes = [[0, 0, 0], [0, 0, 0], [0, 0, 2], [0, 1, 0], [1, 0, 0]]
         texts = ["hotel towel", "hotel soap", "hotel lamp", "tent", "boat"]
-        found = query_case("hotel", (0, 0, 1), table(codes, (2, 2, 3)), 2, texts)
-        assert (found["prefix"], found["items"], found["next_tokens"]) == ("<a_0><b_0>", 3, 2)
-        assert found["items_per_level"] == [4, 3, 0]
-        assert found["words"][0] == "hotel"
-        assert [(branch["prefix"], branch["items"]) for branch in found["branches"]] == [
+        result = query_case("hotel", (0, 0, 1), table(codes, (2, 2, 3)), 2, texts)
+        assert (result["prefix"], result["items"], result["next_tokens"]) == ("<a_0><b_0>", 3, 2)
+        assert result["items_per_level"] == [4, 3, 0]
+        assert result["words"][0] == "hotel"
+        assert [(branch["prefix"], branch["items"]) for branch in result["branches"]] == [
             ("<a_0><b_0><c_0>", 2),
             ("<a_0><b_0><c_2>", 1),
         ]
@@ -166,24 +166,24 @@ class TestCommands:
         from sidkit.cli import app
 
         files = [str(shop / name) for name in ("a.parquet", "b.parquet")]
-        told = {
+        output = {
             form: CliRunner().invoke(
                 app, ["case", "collisions", *files, "--items", str(shop / "items.parquet"), "--format", form]
             )
             for form in ("table", "json", "markdown", "latex", "csv")
         }
-        found = json.loads(told["json"].output)
-        assert found["sid"] in told["table"].output
-        assert found["branches"][0]["sid"] in told["table"].output
-        assert told["markdown"].output.splitlines()[0] == "| branch | L2 | SID | items | keywords |"
-        assert r"\toprule" in told["latex"].output
-        assert "table, json, markdown, latex" in str(told["csv"].exception)
+        result = json.loads(output["json"].output)
+        assert result["sid"] in output["table"].output
+        assert result["branches"][0]["sid"] in output["table"].output
+        assert output["markdown"].output.splitlines()[0] == "| branch | L2 | SID | items | keywords |"
+        assert r"\toprule" in output["latex"].output
+        assert "table, json, markdown, latex" in str(output["csv"].exception)
 
     def test_case_query_embeds_as_the_items_were_and_lands_among_their_kind(self, shop):
         arguments = ("case", "query", "camping tent", shop / "items.parquet", shop / "tok-a", shop / "tok-b")
-        found = json.loads(sidkit(*arguments, "--items", shop / "items.parquet", "--level", "1", "--json"))
-        assert list(found) == ["tok-a", "tok-b"]
-        for one in found.values():
+        result = json.loads(sidkit(*arguments, "--items", shop / "items.parquet", "--level", "1", "--json"))
+        assert list(result) == ["tok-a", "tok-b"]
+        for one in result.values():
             assert one["items"] == one["items_per_level"][0] > 0
             assert "tent" in one["words"]
         assert "knows nothing of 'zzzz'" in sidkit("case", "query", "zzzz", *arguments[3:], check=1)
@@ -191,8 +191,8 @@ class TestCommands:
 
     def test_compare_writes_a_page_beside_its_runs_and_takes_fitted_tokenizers(self, shop, tmp_path):
         arguments = ("-r", f"prq-kmeans,{shop / 'tok-a'}", "--sizes", "4-4-4", "--seeds", "x2", "--map", "pca")
-        told = sidkit("compare", shop / "items.parquet", "-o", tmp_path / "compare.html", *arguments)
-        assert f"wrote {tmp_path / 'compare.html'}" in told
+        output = sidkit("compare", shop / "items.parquet", "-o", tmp_path / "compare.html", *arguments)
+        assert f"wrote {tmp_path / 'compare.html'}" in output
         assert len(list((tmp_path / "compare-runs").iterdir())) == 2
         page = (tmp_path / "compare.html").read_text()
         assert 'id="pairs"' in page
@@ -202,18 +202,18 @@ class TestCommands:
 
     def test_compare_tells_machines_what_one_separates_and_another_merges(self, shop, tmp_path):
         arguments = ("-r", f"{shop / 'tok-a'},{shop / 'tok-b'}", "-o", tmp_path / "compare.html", "--json")
-        told = json.loads(sidkit("compare", shop / "items.parquet", *arguments, "--map", "pca"))
+        output = json.loads(sidkit("compare", shop / "items.parquet", *arguments, "--map", "pca"))
         a, b = (str(shop / name) for name in ("tok-a", "tok-b"))
-        assert [(one["merged_by"], one["separated_by"]) for one in told["pairs"]] == [(a, b), (b, a)]
+        assert [(one["merged_by"], one["separated_by"]) for one in output["pairs"]] == [(a, b), (b, a)]
         tables = [SidTable.from_parquet(shop / f"{name}.parquet") for name in "ab"]
         texts = pq.read_table(shop / "items.parquet")["title"].to_pylist()
-        for one, (first, second) in zip(told["pairs"], (tables, tables[::-1]), strict=True):
+        for one, (first, second) in zip(output["pairs"], (tables, tables[::-1]), strict=True):
             assert one["groups"]
             assert one == {k: one[k] for k in ("merged_by", "separated_by")} | contrast(first, second, texts)
         page = (tmp_path / "compare.html").read_text()
-        assert all(group["sid"] in unescape(page) for one in told["pairs"] for group in one["groups"])
+        assert all(group["sid"] in unescape(page) for one in output["pairs"] for group in one["groups"])
         bare = json.loads(sidkit("compare", shop / "items.parquet", *arguments[:2], "-o", tmp_path / "runs", "--json"))
-        assert bare == told
+        assert bare == output
 
     def test_compare_shows_every_level_and_nothing_where_a_tokenizer_has_none(self, shop, uneven, tmp_path):
         folders = uneven.folders
@@ -233,10 +233,10 @@ class TestCommands:
 
     def test_a_level_that_is_hardly_used_is_not_shown_as_unused(self):
         run = {"icr_per_sid": 1.0, "utilisation": [1.0, 2.345e-6], "prefix_gini": [0.0, 0.0]}
-        found = Comparison({"deep": [run], "flat": [{**run, "utilisation": [1.0], "prefix_gini": [0.0]}]}, [0])
-        assert found.cells("deep") == ["100.00", "100.00", "0.00023", "0.000", "0.000"]
-        assert found.cells("flat") == ["100.00", "100.00", "", "0.000", ""]
-        assert found.ranks() == {"deep": [1, 1, 0, 1, 0], "flat": [1, 1, 0, 1, 0]}
+        result = Comparison({"deep": [run], "flat": [{**run, "utilisation": [1.0], "prefix_gini": [0.0]}]}, [0])
+        assert result.cells("deep") == ["100.00", "100.00", "0.00023", "0.000", "0.000"]
+        assert result.cells("flat") == ["100.00", "100.00", "", "0.000", ""]
+        assert result.ranks() == {"deep": [1, 1, 0, 1, 0], "flat": [1, 1, 0, 1, 0]}
 
 
 @pytest.fixture(scope="module")
@@ -245,13 +245,13 @@ def made(shop, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     ids, texts = (pq.read_table(shop / "items.parquet")[name] for name in ("item_id", "title"))
     X = vectors_of(shop)
-    found = compare(X, SEVERAL, [0, 1, 2], shop / "runs")
-    assert found.reused == 6
-    contenders = contenders_of(found, X, ids)
-    figures = comparison_figures(found, contenders, "pca")
+    result = compare(X, SEVERAL, [0, 1, 2], shop / "runs")
+    assert result.reused == 6
+    contenders = contenders_of(result, X, ids)
+    figures = comparison_figures(result, contenders, "pca")
     pairs = pairs_of(contenders, texts.to_pylist())
-    (folder / "page.html").write_text(compare_page(found, contenders, figures, "Shop & co", pairs))
-    return folder / "page.html", found, figures
+    (folder / "page.html").write_text(compare_page(result, contenders, figures, "Shop & co", pairs))
+    return folder / "page.html", result, figures
 
 
 class TestPage:
@@ -262,8 +262,8 @@ class TestPage:
             assert len({(panel.x_range, panel.y_range) for panel in figures[name].panels}) == 1
 
     def test_bars_are_means_and_whiskers_the_spread_of_seeds(self, made):
-        _, found, figures = made
-        values = [run["icr_per_item"] for run in found.figures["prq"]]
+        _, result, figures = made
+        values = [run["icr_per_item"] for run in result.figures["prq"]]
         bar = figures[0].panels[0].series[0]
         assert bar.y[1] == pytest.approx(np.mean(values))
         assert bar.whiskers[1] == pytest.approx(np.std(values, ddof=1))

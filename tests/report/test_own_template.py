@@ -42,9 +42,9 @@ def test_report_page_and_facts(template, sid, prefix):
 @pytest.mark.parametrize("template, sid, prefix", FORMS)
 def test_cases_and_pairs(template, sid, prefix):
     merged = table("openonerec", np.zeros((4, 2), int))
-    found = collision_case(merged, table(template), TEXTS)
-    assert found["sid"] == "<|sid_begin|><s_a_0><s_b_0><|sid_end|>"
-    assert found["branches"][0]["sid"] == sid
+    case = collision_case(merged, table(template), TEXTS)
+    assert case["sid"] == "<|sid_begin|><s_a_0><s_b_0><|sid_end|>"
+    assert case["branches"][0]["sid"] == sid
     with pytest.raises(InputError, match=r"\[1:0\]\[2:1\] has 1 items"):
         collision_case(table("[{level}:{code}]"), merged, sid=(0, 1))
     for level, beginning in ((1, prefix), (2, sid)):

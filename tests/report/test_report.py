@@ -49,7 +49,7 @@ def evenly_used(n=4096, sizes=(16, 16, 16)):
 
 
 def grades(verdict):
-    return {found["short"]: found["grade"] for found in verdict["findings"]}
+    return {finding["short"]: finding["grade"] for finding in verdict["findings"]}
 
 
 class TestVerdict:
@@ -67,7 +67,7 @@ class TestVerdict:
         assert "level 1 has collapsed" in verdict["headline"]
         assert "although few items share a SID" in verdict["headline"]
         assert verdict["numbers"][1]["value"] == "48 of 256"
-        text = next(found["text"] for found in verdict["findings"] if "level 1" in found["short"])
+        text = next(finding["text"] for finding in verdict["findings"] if "level 1" in finding["short"])
         assert "48 of 256" in text
         assert "does not show it" in text
 
@@ -85,7 +85,7 @@ class TestVerdict:
         number[: int(n * sharing)] //= 2  # so many items in pairs
         codes = np.stack([number % 10, number // 10], axis=1)
         verdict = assess(SidTable(np.arange(n), codes, (10, 100)))["verdict"]
-        assert next(found["grade"] for found in verdict["findings"] if "share" in found["text"]) == grade
+        assert next(finding["grade"] for finding in verdict["findings"] if "share" in finding["text"]) == grade
 
     def test_fewer_sids_than_items_is_said(self):
         codes = np.stack([np.arange(100) % 4, np.arange(100) // 4 % 4], axis=1)
@@ -95,17 +95,18 @@ class TestVerdict:
         codes = np.arange(40)[:, None]
         verdict = assess(SidTable(np.arange(40), codes, (4096,)))["verdict"]
         assert verdict["grade"] == "good"
-        assert any("all of the codes that 40 items can have in use" in found["text"] for found in verdict["findings"])
+        texts = [finding["text"] for finding in verdict["findings"]]
+        assert any("all of the codes that 40 items can have in use" in text for text in texts)
 
     def test_nearly_all_codes_are_not_all(self):
         codes = np.arange(2000)[:, None] % 255
         findings = assess(SidTable(np.arange(2000), codes, (256,)))["verdict"]["findings"]
-        assert any("at least 99% of its codes in use" in found["text"] for found in findings)
+        assert any("at least 99% of its codes in use" in finding["text"] for finding in findings)
 
     def test_more_codes_are_not_advised_where_those_there_are_lie_idle(self):
         text = {
-            found["short"]: found["text"]
-            for found in assess(SidTable(range(99), np.zeros((99, 2), int), (64, 64)))["verdict"]["findings"]
+            finding["short"]: finding["text"]
+            for finding in assess(SidTable(range(99), np.zeros((99, 2), int), (64, 64)))["verdict"]["findings"]
         }
         assert "they are not used" in text["most items share a SID"]
 
@@ -144,8 +145,9 @@ class TestVerdict:
         x = rng.normal(size=(items, 8)).astype(np.float32)
         for _ in range(5):
             table = SidTable(np.arange(items), rng.integers(0, size, (items, 1)), (size,))
-            found = neighbour_agreement(table.codes, table.sizes, x, queries=500)
-            assert grades(assess(table, found)["verdict"])["SIDs reflect next to nothing of what items are"] == "poor"
+            neighbours = neighbour_agreement(table.codes, table.sizes, x, queries=500)
+            verdict = assess(table, neighbours)["verdict"]
+            assert grades(verdict)["SIDs reflect next to nothing of what items are"] == "poor"
 
 
 def near(above, chance=0.01, queries=500):
@@ -300,8 +302,8 @@ class TestCentroidMap:
         assert joint_map([rng.normal(size=(4, 3)), rng.normal(size=(4, 2))]) == ([], "")
 
     def test_many_centroids_are_sampled_evenly(self, rng):
-        places, _ = joint_map([rng.normal(size=(3000, 4)), rng.normal(size=(100, 4))], "pca")
-        assert [len(part) for part in places] == [MOST // 2, 100]
+        points, _ = joint_map([rng.normal(size=(3000, 4)), rng.normal(size=(100, 4))], "pca")
+        assert [len(part) for part in points] == [MOST // 2, 100]
 
     def test_an_unknown_method_is_an_error(self, rng):
         with pytest.raises(SpecError, match="auto, tsne, pca"):
@@ -366,12 +368,12 @@ def shop(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(shop):
     """What the command prints as JSON, having written the page and the figures."""
-    told = sidkit(
+    output = sidkit(
         "report", shop / "sids.parquet", shop / "tok", "--items", shop / "items.parquet", "--category", "category",
         "--sequences", shop / "sequences.parquet", "-o", shop / "report.html", "--figures", shop / "figures", "--json",
         "--map", "pca",
     )  # fmt: skip
-    return json.loads(told)
+    return json.loads(output)
 
 
 @pytest.fixture(scope="module")
@@ -404,8 +406,8 @@ class TestCommand:
         shuffled = np.random.default_rng(0).permutation(table.codes)
         SidTable(table.ids, shuffled, table.sizes).to_parquet(tmp_path / "shuffled.parquet")
         nothing = "SIDs reflect next to nothing of what items are"
-        told = sidkit("report", tmp_path / "shuffled.parquet", "--items", shop / "items.parquet")
-        headline = told.splitlines()[0]
+        output = sidkit("report", tmp_path / "shuffled.parquet", "--items", shop / "items.parquet")
+        headline = output.splitlines()[0]
         assert headline.startswith("Not ready")
         assert nothing in headline
         assert nothing not in sidkit("report", shop / "sids.parquet", "--items", shop / "items.parquet")
@@ -430,9 +432,9 @@ class TestCommand:
         assert "<script" not in page
 
     def test_without_output_the_verdict_and_the_table_are_printed(self, shop):
-        told = sidkit("report", shop / "sids.parquet")
-        assert assess(SidTable.from_parquet(shop / "sids.parquet"))["verdict"]["headline"] in told
-        assert told.splitlines()[-3].split()[:2] == ["1", "8"]
+        output = sidkit("report", shop / "sids.parquet")
+        assert assess(SidTable.from_parquet(shop / "sids.parquet"))["verdict"]["headline"] in output
+        assert output.splitlines()[-3].split()[:2] == ["1", "8"]
 
     def test_wrong_input_is_named_before_any_work(self, shop, tmp_path):
         sids, items = shop / "sids.parquet", shop / "items.parquet"
@@ -444,9 +446,9 @@ class TestCommand:
         assert not list(tmp_path.glob("*.html"))
 
     def test_a_tokenizer_without_residual_levels_has_no_carryover_and_no_map(self, product):
-        found = gather(SidTable(np.arange(300), product.fit_codes, product.sizes), product)
-        assert "carryover" not in found.facts
-        assert "centroids" not in [figure.name for figure in found.figures]
+        evidence = gather(SidTable(np.arange(300), product.fit_codes, product.sizes), product)
+        assert "carryover" not in evidence.facts
+        assert "centroids" not in [figure.name for figure in evidence.figures]
 
     @pytest.mark.parametrize("n", [1, 2, 7])
     @pytest.mark.parametrize("sizes", [(1,), (3,), (2, 3), (2, 2, 2, 2, 2)])
@@ -465,8 +467,8 @@ class TestCommand:
         pq.write_table(
             pa.table({"item_id": ids, "embedding": pa.array(rows, pa.list_(pa.float32()))}), tmp_path / "e.parquet"
         )
-        found = gather(table, fitted, open_embeddings(tmp_path / "e.parquet"), map_by="pca").facts
-        assert found["carryover"]["rows"] == found["neighbours"]["items"] == 600
+        facts = gather(table, fitted, open_embeddings(tmp_path / "e.parquet"), map_by="pca").facts
+        assert facts["carryover"]["rows"] == facts["neighbours"]["items"] == 600
         with pytest.raises(InputError, match="16 dimensions, but the tokenizer was fitted on 7"):
             gather(table, product, open_embeddings(tmp_path / "e.parquet"))
 

@@ -126,13 +126,20 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 
 def serve(pages: Pages, host: str, port: int | None, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted. ready is called with the URL once a browser can open it."""
+    """Serve until interrupted. `ready` is called with the URL once a browser can open it."""
     uvicorn = need("uvicorn", "explore", "sidkit explore")
     token = None if is_loopback(host) else new_token()
     app = build(pages, token)
     with bind(host, port) as listener:
         here = "127.0.0.1" if host in ("0.0.0.0", "::") else host
         shown = f"[{here}]" if ":" in here else here
-        ready(f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else ""))
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)
-        uvicorn.Server(config).run(sockets=[listener])
+        url = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else "")
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
+        start = server.startup
+
+        async def startup(sockets: Any = None) -> None:
+            await start(sockets=sockets)
+            ready(url)  # not before: an interrupt is handled from now on
+
+        server.startup = startup
+        server.run(sockets=[listener])
