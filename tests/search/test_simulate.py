@@ -14,7 +14,7 @@ from sidkit.search.simulate import ShopPlan, simulate_shop
 from sidkit.search.simulate.draws import gaussian, uniform
 from sidkit.search.simulate.items import SLOTS, brand_names, draw_items, leaf_shares
 from sidkit.search.simulate.people import draw_people
-from sidkit.search.simulate.queries import _misspell
+from sidkit.search.simulate.queries import _misspell, _words
 from sidkit.search.simulate.sessions import draw_records
 from sidkit.search.simulate.world import make_world
 from small_shops import contents
@@ -79,6 +79,12 @@ def test_traits_are_what_titles_mention():
     assert (traits.mentioned & 1 << SLOTS.index("kind") > 0).mean() < 0.95  # titles do not tell everything
 
 
+def test_words_fit_the_bytes_that_they_are_kept_in():
+    assert len(leaves()) < 128
+    assert len(brand_names()) < 128
+    assert max(len(words) for leaf in leaves() for words in leaf.slots.values()) < 127
+
+
 def test_draws_depend_on_purpose_index_and_seed_alone():
     index = np.arange(100_000)
     numbers = uniform(0, "target", index)
@@ -88,6 +94,7 @@ def test_draws_depend_on_purpose_index_and_seed_alone():
     for other in (uniform(1, "target", index), uniform(0, "quality", index), uniform(0, "target", index, 1)):
         assert abs(np.corrcoef(numbers, other)[0, 1]) < 0.01
     assert abs(gaussian(0, "quality", index).std() - 1) < 0.01
+    assert uniform(10**30, "target", index[:2]).shape == (2,)
 
 
 def test_times_rise_and_sessions_belong_to_one_user(log):
@@ -188,6 +195,17 @@ def test_users_come_back_to_categories(log, shop):
                 same += before[1] == here
             last[row["user"]] = row["session"], here
     assert same / steps > 0.2
+
+
+def test_queries_name_the_thing_and_repeat_no_word():
+    number = next(i for i, leaf in enumerate(leaves()) if leaf.path.endswith("> Slippers"))
+    values = [0] * len(SLOTS)
+    values[SLOTS.index("noun")] = leaves()[number].slots["noun"].index("shower slippers")
+    values[SLOTS.index("use")] = leaves()[number].slots["use"].index("shower")
+    assert _words(("kind", "noun", "use"), number, values, False) == [("kind", "open-toe"), ("noun", "shower slippers")]
+    values[SLOTS.index("kind")] = -1
+    assert _words(("brand", "kind", "noun"), number, values, True)[0] == ("brand", brand_names()[0])
+    assert len(_words(("brand", "kind", "noun"), number, values, True)) == 2
 
 
 def test_some_words_are_misspelt(shop):

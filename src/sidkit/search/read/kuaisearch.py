@@ -128,6 +128,11 @@ def _name(given: KuaiSearchFiles, path: Path) -> str:
     return path.relative_to(given.folder).as_posix()
 
 
+def _table_name(given: KuaiSearchFiles, files: list[JsonParts]) -> str:
+    """The name of a table in messages: its file, or the folder of its files, whose rows are counted through."""
+    return _name(given, files[0].path if len(files) == 1 else files[0].path.parent)
+
+
 def _require_same(folder: Path, paths: dict[str, list[Path]], part_bytes: int) -> None:
     """Parts are of these files; or there are none yet."""
     files = [[name, path.name, path.stat().st_size, path.stat().st_mtime_ns] for name in paths for path in paths[name]]
@@ -193,9 +198,9 @@ def _source(given: KuaiSearchFiles, tables: dict[str, list[JsonParts]]) -> ShopS
     return ShopSource(
         keys=Keys(NUMBER, NUMBER, NUMBER),
         items=items,
-        items_name=_name(given, tables["items"][0].path),
+        items_name=_table_name(given, tables["items"]),
         log=lambda: parts("recall"),
-        log_name=_name(given, tables["recall"][0].path),
+        log_name=_table_name(given, tables["recall"]),
         facts={"kind": "kuaisearch", "lite": given.lite, "files": files},
         users=list(parts("users")) if "users" in tables else None,
         relevance=pa.concat_tables(relevance) if relevance else None,

@@ -25,7 +25,7 @@ def stream(seed: int, name: str, *part: int) -> np.random.Generator:
 def uniform(seed: int, name: str, index: NDArray[Any], k: int = 0) -> NDArray[np.float64]:
     """A number in (0, 1) for every index, the k-th of its purpose (splitmix64 of the three)."""
     with np.errstate(over="ignore"):
-        key = _mixed(np.uint64(seed) * np.uint64(64) + np.uint64(STREAMS.index(name)))
+        key = _mixed(np.uint64(seed % (1 << 58)) * np.uint64(64) + np.uint64(STREAMS.index(name)))
         key = _mixed(key ^ _mixed(np.uint64(k + 1)))
         bits = _mixed(_mixed(index.astype(np.uint64) ^ key) + key)
     numbers: NDArray[np.float64] = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

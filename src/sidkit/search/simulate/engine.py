@@ -94,14 +94,14 @@ def results(
     words = index.traits.words[shown]  # (n, m, 12)
     wanted = index.traits.words[target]
     wanted[:, SLOTS.index("noun")] = typed.noun
-    readable = (index.traits.mentioned[shown][..., None] >> np.arange(len(SLOTS), dtype=np.uint16)) & 1
+    in_title = (index.traits.mentioned[shown][..., None] >> np.arange(len(SLOTS), dtype=np.uint16)) & 1
     same_leaf = words[..., LEAF] == records.leaf[:, None]
-    weight = np.array([WEIGHT.get(slot, 0.0) for slot in SLOTS], np.float32) * typed.slots
-    score = ((words == wanted[:, None]) & (readable > 0)) @ weight[..., None]
+    weight = np.array([WEIGHT.get(slot, 0.0) for slot in SLOTS], np.float32) * typed.readable
+    score = ((words == wanted[:, None]) & (in_title > 0)) @ weight[..., None]
     score = score[..., 0] * same_leaf + 0.12 * index.appeal[shown] + 0.45 * rng.standard_normal(shown.shape)
     weak = typed.word >= 0
     use = world.use_of_word[typed.word][np.arange(len(records))[:, None], words[..., LEAF]]
-    score += (weak[:, None] & (use >= 0) & (use == words[..., USE]) & (readable[..., USE] > 0)) * 0.8
+    score += (weak[:, None] & (use >= 0) & (use == words[..., USE]) & (in_title[..., USE] > 0)) * 0.8
     score[_repeated(shown)] = -np.inf
     best = np.argsort(-score, axis=1, kind="stable")[:, :PAGE]
     top = np.take_along_axis(shown, best, axis=1)
@@ -121,7 +121,7 @@ def _candidates(
     n, leaf = len(records), records.leaf.astype(np.int64)
     words = index.traits.words[target].astype(np.int64)
     kind, brand, u = words[:, KIND] + 1, words[:, BRAND], rng.random((n, NARROW + WIDE))
-    by_kind, by_brand = typed.slots[:, KIND], typed.slots[:, BRAND]
+    by_kind, by_brand = typed.readable[:, KIND], typed.readable[:, BRAND]
     low = _code(leaf, np.where(by_kind, kind, 0), np.where(by_kind & by_brand, brand, 0))
     high = np.where(by_kind, np.where(by_brand, low + 1, _code(leaf, kind + 1, 0)), _code(leaf + 1, 0, 0))
     narrow = index.by_kind.draw(low, high, u[:, :NARROW])

@@ -44,11 +44,15 @@ SHORTEST = 5  # letters of a word that is misspelt
 
 @dataclass(frozen=True, eq=False)
 class Typed:
-    """n queries. slots: (n, 12) whether a word of that slot was typed and can be read; word: (n,) the weak word, or -1;
-    noun: (n,) the position of the noun that was typed in the category's list."""
+    """n queries.
+
+    slots: (n, 12) whether a word of that slot was typed; readable: those that are not misspelt; word: (n,) the weak
+    word, or -1; noun: (n,) the position of the noun that was typed in the category's list.
+    """
 
     texts: list[str]
     slots: NDArray[np.bool_]
+    readable: NDArray[np.bool_]
     word: NDArray[np.int64]
     noun: NDArray[np.int8]
 
@@ -71,7 +75,7 @@ def type_queries(
     for row in np.flatnonzero(weak).tolist():
         known = world.words_of_leaf[records.leaf[row]]
         word[row] = known[int(len(known) * u[row, 1] ** 1.5)]
-    slots = np.zeros((n, len(SLOTS)), bool)
+    slots, readable = np.zeros((2, n, len(SLOTS)), bool)
     texts = []
     wrong, where = (u[:, 3] < MISSPELT).tolist(), u[:, 4:].tolist()
     values, typed_noun = target.tolist(), noun.tolist()
@@ -84,23 +88,23 @@ def type_queries(
             values[row][SLOTS.index("noun")] = typed_noun[row]
             parts = _words(forms[kind], number, values[row], bool(people.capitals[records.user[row]]))
         lost = _misspell(parts, *where[row]) if wrong[row] else ""
-        for slot, _ in parts:
-            if slot and slot != lost:
-                slots[row, SLOTS.index(slot)] = True
+        for at in (SLOTS.index(slot) for slot, _ in parts if slot):
+            slots[row, at], readable[row, at] = True, SLOTS[at] != lost
         texts.append(" ".join(text for _, text in parts))
-    return Typed(texts, slots, word, noun.astype(np.int8))
+    return Typed(texts, slots, readable, word, noun.astype(np.int8))
 
 
 def _words(form: tuple[str, ...], number: int, values: list[int], capitals: bool) -> list[tuple[str, str]]:
-    """(slot, words) of a query, without what the item has no word for or what would repeat a word."""
-    leaf, parts, used = leaves()[number], [], set[str]()
+    """(slot, words) of a query: always the noun, and what the item has a word for that is not there yet."""
+    leaf, parts = leaves()[number], []
+    used = set(leaf.slots["noun"][values[SLOTS.index("noun")]].lower().split())
     for slot in form:
         at = values[SLOTS.index(slot)]
         if at < 0:
             continue
         text = brand_names()[at] if slot == "brand" else leaf.slots[slot][at]
         text = text if slot == "brand" and capitals else text.lower()
-        if used.isdisjoint(text.split()):
+        if slot == "noun" or used.isdisjoint(text.split()):
             parts.append((slot, f"for {text}" if slot == "use" else text))
             used.update(text.split())
     return parts
