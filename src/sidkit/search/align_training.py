@@ -94,16 +94,12 @@ def hits_at(queries: Tensor, items: Tensor, pairs: Pairs, cut: int = CUT) -> int
     """
     hits, step = 0, max(1, BLOCK // max(1, len(items)))
     asked, which = np.unique(pairs.left, return_inverse=True)
-    order = np.argsort(which, kind="stable")
-    row, target = which[order], pairs.right[order]
     for start in range(0, len(asked), step):
-        low, high = np.searchsorted(row, [start, start + step])
         scores = queries[torch.as_tensor(asked[start : start + step])] @ items.T
-        for i in range(low, high, step):  # a pair has a row of scores of its own
-            some = slice(i, min(i + step, high))
-            lines = scores[torch.as_tensor(row[some] - start)]
-            own = lines.gather(1, torch.as_tensor(target[some], device=lines.device)[:, None])
-            hits += int(((lines > own).sum(1) < cut).sum())
+        least = scores.topk(min(cut, len(items)), dim=1).values[:, -1]
+        inside = (which >= start) & (which < start + step)
+        row, target = (torch.as_tensor(one[inside], device=scores.device) for one in (which - start, pairs.right))
+        hits += int((scores[row, target] >= least[row]).sum())
     return hits
 
 
