@@ -1,4 +1,4 @@
-"""The model card: what a person wants to know of a fitted tokenizer before using it."""
+"""The model card: what people should know about a fitted tokenizer before they use it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MeasuresItself(Protocol):
 
 
 def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
-    """What is known of the fit: rows, fingerprint, quality of its own codes."""
+    """Facts of the fit: its rows, their fingerprint, the quality of their codes."""
     rows = fitted.fitted_rows
     if rows is None:
         return {}
@@ -51,7 +51,7 @@ def model_card(fitted: FittedTokenizer, name: str) -> str:
         lines += [f"| fitted on | {facts['rows']:,} rows, fingerprint `{facts['data_fingerprint'][:16]}` |"]
     for label, key in _SHOWN.items():
         if key in facts.get("quality", {}):
-            lines.append(f"| {label} | {_say(facts['quality'][key])} |")
+            lines.append(f"| {label} | {_format(facts['quality'][key])} |")
     spec = json.dumps(to_plain(fitted.spec.stages), indent=2)
     return "\n".join([*lines, "", _USE, "## Spec", "", "```json", spec, "```", ""])
 
@@ -74,7 +74,7 @@ codes = fitted.encode(embeddings)  # (n, d) -> int32 (n, tokens)
 """
 
 
-def _say(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(_say(item) for item in value)
+        return ", ".join(_format(item) for item in value)
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"

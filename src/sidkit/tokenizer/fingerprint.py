@@ -1,4 +1,4 @@
-"""What tells data apart: digests of rows and of the files they come from."""
+"""Digests of rows and of the files they come from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HasPaths(Protocol):
 
 
 def fingerprint(rows: Rows, count: int = FINGERPRINT_ROWS) -> str:
-    """SHA-256 of the shape and of evenly spaced rows: tells data apart without reading all of it."""
+    """SHA-256 of the shape and of evenly spaced rows: identifies data without reading all of it."""
     n, d = rows.shape
     numbers = np.unique(np.linspace(0, n - 1, min(n, count)).astype(np.int64))
     sample = np.ascontiguousarray(rows.take(numbers), dtype="<f8")
@@ -38,8 +38,10 @@ def fingerprint(rows: Rows, count: int = FINGERPRINT_ROWS) -> str:
 
 
 def content_digest(X: Any) -> str:
-    """SHA-256 of what must be as it was where work is gone on with, beside the fingerprint: the names, sizes and times
-    of files, or every number of rows in memory. Rows that live elsewhere give nothing."""
+    """SHA-256 of what must be unchanged for a run to resume, besides the fingerprint.
+
+    That is the names, sizes and times of files, or all values of rows in memory. Rows on a GPU or cluster add nothing.
+    """
     while isinstance(X, Wrapped):
         X = X.source
     digest = hashlib.sha256()
