@@ -24,7 +24,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "given": ("tokenizer.given",),
     "level": ("stages.level",),
     "prepare": ("stages.prepare",),
-    "product": ("stages.product",),
+    "product": ("stages.product", "stages.opq"),
     "recipes": ("tokenizer.recipes",),
     "report.behaviour": ("measure.behaviour",),
     "report.carryover": ("measure.carryover",),

@@ -23,7 +23,7 @@ from sidkit.rows.sources import ArraySource  # noqa: E402
 from sidkit.rows.work import Work, work_of, work_of_fit  # noqa: E402
 from sidkit.stages.cluster import GMM, Balanced, PerParent, per_parent  # noqa: E402
 from sidkit.stages.level import SUBTRACT, Level  # noqa: E402
-from sidkit.stages.product import OPQ  # noqa: E402
+from sidkit.stages.opq import OPQ  # noqa: E402
 from sidkit.tokenizer.recipes import RECIPES, recipe  # noqa: E402
 
 if not ON_GPU:

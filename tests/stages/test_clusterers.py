@@ -12,7 +12,8 @@ from sidkit.rows.sources import ArraySource
 from sidkit.stages.cluster import GMM, Balanced, KMeans, PerParent
 from sidkit.stages.cluster.gmm import Mixture
 from sidkit.stages.level import SUBTRACT, Level
-from sidkit.stages.product import OPQ, PQ, blocks, procrustes
+from sidkit.stages.opq import OPQ, procrustes
+from sidkit.stages.product import PQ, blocks
 from sidkit.stages.scalar import FSQ
 from sidkit.stages.stage import FitContext
 from sidkit.tokenizer.tokenizer import Tokenizer

@@ -10,7 +10,8 @@ import sidkit
 from sidkit.errors import MissingExtraError, SpecError
 from sidkit.stages.cluster import GMM, Balanced, KMeans, PerParent
 from sidkit.stages.level import SUBTRACT, Level
-from sidkit.stages.product import OPQ, PQ
+from sidkit.stages.opq import OPQ
+from sidkit.stages.product import PQ
 from sidkit.stages.scalar import FSQ
 from sidkit.stages.vae import R3VAE, RQVAE
 from sidkit.tokenizer.tokenizer import Tokenizer

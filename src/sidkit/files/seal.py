@@ -1,7 +1,7 @@
 """A checksum inside a Parquet file, so that damage to any of its bytes is noticed.
 
-The file's own metadata contains the SHA-256 of the file, taken with 64 zeros in its place. Programs that rewrite the
-file do not copy the entry: what they write loads as any table without a checksum does.
+The metadata of the file contain its SHA-256, computed with 64 zeros instead of it. Programs that rewrite the file do
+not copy this entry: what they write loads as any table without a checksum does.
 
     with pq.ParquetWriter(path, schema) as writer:
         ...

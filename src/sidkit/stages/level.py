@@ -1,4 +1,4 @@
-"""A level: cluster the rows, emit the cluster as a token, pass on what is left."""
+"""A level clusters the rows, emits the cluster as a token, and passes on the residual."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["PROJECT", "SUBTRACT", "FittedLevel", "Level", "Residual"]
 
 @dataclass(frozen=True)
 class Residual:
-    """What a level passes on (paper, Eq. 23): r - [keep c + (1 - keep) (r.c / |c|^2) c], then length one if asked.
+    """What a level passes on (paper, Eq. 23): r - [keep c + (1 - keep) (r.c / |c|^2) c], scaled to length one if asked.
 
-    keep = 0 projects the selected centroid out, keep = 1 subtracts it whole, in between is the retention study.
+    keep = 0 projects the selected centroid out, keep = 1 subtracts it; the retention study lies in between.
     """
 
     keep: float = 0.0
@@ -34,8 +34,8 @@ class Residual:
             raise SpecError(f"keep must lie between 0 (project) and 1 (subtract), not {self.keep}")
 
     def __call__(self, r: Array, c: Array) -> Array:
-        left = residual(r, c, self.keep)
-        return unit(left) if self.normalize else left
+        rest = residual(r, c, self.keep)
+        return unit(rest) if self.normalize else rest
 
 
 PROJECT = Residual(keep=0.0, normalize=True)
@@ -44,7 +44,7 @@ SUBTRACT = Residual(keep=1.0, normalize=False)
 
 @dataclass(frozen=True)
 class Level:
-    """One token: a clusterer and the rule for what is passed on."""
+    """One token: a clusterer and the rule for the residual."""
 
     cluster: Cluster
     rule: Residual = PROJECT

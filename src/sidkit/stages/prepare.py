@@ -1,4 +1,4 @@
-"""What happens to embeddings before the first token."""
+"""Preparations: what happens to embeddings before the first token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..geometry import Array, residual, unit
 from ..rows.seam import Rows, Taken
 from .stage import FitContext
 
-__all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "count_and_sum"]
+__all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "count_and_sum", "normalize_if"]
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,14 @@ class FittedNormalize:
         return Taken(None, 0.0, True)
 
 
+def normalize_if(wanted: bool) -> tuple[Normalize, ...]:
+    """The first stages of a recipe that has rows of length one as an option."""
+    return (Normalize(),) if wanted else ()
+
+
 @dataclass(frozen=True)
 class RemoveMean:
-    """Global component removal: what is left of a row without its share of the mean row (paper, Eqs. 8 and 9).
+    """Global component removal: the mean row is projected out of every row (paper, Eqs. 8 and 9).
 
         mu = mean of x,   r = norm(x - (x.mu / |mu|^2) mu)
 
@@ -99,5 +104,5 @@ class FittedRemoveMean:
 
 
 def count_and_sum(x: Array, codes: Array) -> tuple[Any, Any]:
-    """How many rows, and their sum in float64: (1,), (d,)."""
+    """The number of rows, and their sum in float64: (1,), (d,)."""
     return np.array([float(len(x))]), engine_of(x).column_sums(x)

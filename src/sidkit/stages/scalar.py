@@ -1,4 +1,4 @@
-"""FSQ: the sign of a few learned directions, read as bits."""
+"""FSQ: the signs of a few learned directions as bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .stage import FitContext
 
 __all__ = ["FSQ", "FittedFSQ"]
 
-SAMPLE = 1 << 16  # rows that PCA and ITQ look at
+SAMPLE = 1 << 16  # rows for PCA and ITQ
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,9 @@ class FSQ:
 
         b = [x W + bias > 0] = round(sigmoid(x W + bias)),   token t = bits t*m .. t*m + m - 1, least significant first
 
-    projection   how W is found: "learned" trains W and a linear decoder by reconstruction with a straight-through
-                 sigmoid (AdamW; needs the torch extra), "itq" rotates principal directions so that signs lose least
-                 (deterministic), "random" takes orthogonal directions cut at the median.
+    projection   how W is fitted: "learned" trains W and a linear decoder by reconstruction with a straight-through
+                 sigmoid (AdamW; needs the torch extra), "itq" rotates principal directions so that their signs lose
+                 least (deterministic), "random" takes orthogonal directions, split at the median.
     use_bias     False makes the code independent of the length of x.
     normalize    x scaled to length one first.
     """
@@ -98,8 +98,8 @@ class FSQ:
             directions, bias = self._learn(rows, x, run)
         else:
             rng = np.random.default_rng(seed)
-            find = _itq if self.projection == "itq" else _random
-            directions, bias = find(x, self.bits, rng, self.use_bias)
+            fit = _itq if self.projection == "itq" else _random
+            directions, bias = fit(x, self.bits, rng, self.use_bias)
         run.progress.advance(rows.shape[0])
         return FittedFSQ(directions.astype(rows.dtype), bias.astype(rows.dtype), self.tokens, self.normalize)
 
@@ -110,7 +110,7 @@ class FSQ:
     def _learn(self, rows: Rows, x: NDArray[np.float64], run: FitContext) -> tuple[NDArray[Any], NDArray[Any]]:
         """Straight-through training from the ITQ directions and the best linear decoder of their bits.
 
-        The weights before the epoch of lowest loss are kept; a last pass, without steps, judges what the last one left.
+        The result is the weights before the epoch of lowest loss; a last pass without steps measures the final ones.
         """
         torch = need("torch", "torch", "learning an FSQ projection (or use projection='itq')")
         tensor = partial(torch.tensor, dtype=torch.float32)
@@ -121,7 +121,7 @@ class FSQ:
         b = tensor(bias, requires_grad=self.use_bias)
         trained = [W, V, c, *([b] if self.use_bias else [])]
         optimiser = torch.optim.AdamW(trained, lr=self.learning_rate, weight_decay=self.weight_decay)
-        best, kept = np.inf, (start, bias)
+        lowest, best = np.inf, (start, bias)
         for epoch in range(self.epochs + 1):
             total, before = 0.0, (W.detach().numpy().copy(), b.detach().numpy().copy())
             for batch in rows.batches(self.batch, (*run.seed_of(rows.width), epoch)):
@@ -135,16 +135,16 @@ class FSQ:
                     loss.backward()
                     optimiser.step()
                 total += loss.item() * len(part)
-            if total < best:
-                best, kept = total, before
+            if total < lowest:
+                lowest, best = total, before
             run.progress.note(f"after {epoch} of {self.epochs} epochs, loss {total / rows.shape[0]:.6f}")
-        return kept
+        return best
 
     def _start(self, x: NDArray[np.float64], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """ITQ directions, scaled so that typical projections are of the order of one; random ones beyond d."""
-        d, found = x.shape[1], min(self.bits, x.shape[1])
+        d, count = x.shape[1], min(self.bits, x.shape[1])
         directions, bias = rng.normal(size=(d, self.bits)), np.zeros(self.bits)
-        directions[:, :found], bias[:found] = _itq(x, found, rng, self.use_bias)
+        directions[:, :count], bias[:count] = _itq(x, count, rng, self.use_bias)
         scale = np.abs(x @ directions + bias).mean() + 1e-12
         return directions / scale, bias / scale
 
@@ -152,7 +152,7 @@ class FSQ:
 def _itq(
     x: NDArray[np.float64], bits: int, rng: np.random.Generator, use_bias: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Iterative quantization (Gong and Lazebnik, 2011): principal directions, rotated towards their own signs."""
+    """Iterative quantization (Gong and Lazebnik, 2011): principal directions, rotated towards their signs."""
     mean = x.mean(axis=0) if use_bias else np.zeros(x.shape[1])
     centred = x - mean
     _, vectors = np.linalg.eigh(centred.T @ centred)

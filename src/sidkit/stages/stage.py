@@ -1,4 +1,4 @@
-"""A stage of a tokenizer, before and after fitting, and what a fit hands to each stage.
+"""A stage of a tokenizer, before and after fitting, and the context of a fit.
 
 A stage maps (x, codes) to (x', codes'): a preparation changes x, a level appends one token and changes x, a suffix
 appends tokens. Stages are frozen dataclasses of plain fields, so a tokenizer is a value that can be printed, compared,
@@ -25,11 +25,11 @@ __all__ = ["Checks", "FitContext", "Fitted", "HasCodebooks", "Stage", "require_s
 
 @runtime_checkable
 class Fitted(Protocol):
-    """A fitted stage. `arrays` are all it learned; `Stage.restore` is their inverse."""
+    """A fitted stage. `arrays` are all that it learned; `Stage.restore` makes the stage of them again."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many codewords each token it emits can take; () when it emits none."""
+        """The number of codes of each token it emits; () if it emits none."""
 
     @property
     def arrays(self) -> Mapping[str, NDArray[Any]]: ...
@@ -38,7 +38,7 @@ class Fitted(Protocol):
         """Its tokens for rows x whose earlier tokens are codes: (n, len(sizes))."""
 
     def carry(self, x: Array, codes: Array) -> Array:
-        """What it passes on for rows x, its own tokens being the last of codes."""
+        """What it passes on of rows x, whose last codes are its tokens."""
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class Stage(Protocol):
     def fit(self, rows: Rows, run: FitContext) -> Fitted: ...
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Fitted:
-        """The fitted stage again from its arrays, checked against this spec and the d of the rows that reach it."""
+        """The fitted stage of these arrays, checked against this spec and the d of the rows that reach it."""
 
 
 def require_stages(stages: Sequence[Any]) -> None:
@@ -71,56 +71,55 @@ def require_stages(stages: Sequence[Any]) -> None:
 
 @runtime_checkable
 class Checks(Protocol):
-    """A stage, or the clusterer of one, that can tell beforehand whether it can be fitted."""
+    """A stage, or the clusterer of one, that knows before a fit whether it can be fitted."""
 
     def check(self, shape: tuple[int, int], level: int, run: FitContext) -> int:
-        """An error if rows of this shape, with `level` tokens already, cannot be fitted; else how many they have then.
+        """An error if rows of this shape, with `level` tokens so far, cannot be fitted; else their tokens afterwards.
 
-        All stages are checked before the first is fitted, up to one that has no such method.
+        All stages are checked before the first is fitted, up to the first stage without this method.
         """
 
 
 @dataclass(frozen=True)
 class FitContext:
-    """One fit: its seed, the initial rows asked for, and where it reports.
+    """What all stages of one fit share: the seed, the initial rows that were requested, progress, device, checkpoint.
 
-    Seeds go by level (the number of tokens emitted before), not by stage, so that dropping a preparation
-    leaves every level's draws as they were and ablations stay paired.
+    Each level has its own seed (a level is the number of tokens emitted before), not each stage: dropping a preparation
+    leaves the draws of every level unchanged, and ablations stay paired.
     """
 
     seed: int = 0
     init: Sequence[NDArray[np.integer[Any]]] | None = None
     progress: Progress = field(default_factory=Silent)
     device: str = "auto"
-    checkpoint: Checkpoint | None = None  # where unfinished work is kept, if anywhere
+    checkpoint: Checkpoint | None = None  # the states of unfinished work
 
     def seed_of(self, level: int) -> tuple[int, int]:
         return self.seed, level
 
     def start_rows(self, rows: Rows, size: int, level: int) -> NDArray[Any]:
-        """The rows that start a codebook of this size: those asked for, or a draw of this level's own.
+        """The rows that start a codebook of this size: those requested, or a draw with the seed of this level.
 
-        A draw takes different rows as long as there are any, and rows of zero length last: two equal centroids would
-        leave one of them empty.
+        A draw takes distinct rows first, and zero rows last: of two equal centroids one would stay empty.
         """
         n, drawn = rows.shape[0], 2 * size
-        asked = self.asked(n, size, level)
-        if asked is not None:
-            return rows.take(asked)
-        x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
-        while different < size and drawn < n:  # most rows are copies
+        requested = self.requested_rows(n, size, level)
+        if requested is not None:
+            return rows.take(requested)
+        x, distinct = _distinct_first(rows.sample(min(n, drawn), self.seed_of(level)))
+        while distinct < size and drawn < n:  # most rows are copies
             drawn *= 4
-            x, different = _different_first(rows.sample(min(n, drawn), self.seed_of(level)))
+            x, distinct = _distinct_first(rows.sample(min(n, drawn), self.seed_of(level)))
         return x[:size]
 
     def check_starts(self, n: int, sizes: Sequence[int], level: int) -> int:
-        """An error unless n rows can start codebooks of these sizes, from this level on; else the level after them."""
+        """An error unless n rows can start codebooks of these sizes, from this level on; else the next level."""
         for m, size in enumerate(sizes):
-            self.asked(n, size, level + m)
+            self.requested_rows(n, size, level + m)
         return level + len(sizes)
 
-    def asked(self, n: int, size: int, level: int) -> NDArray[np.int64] | None:
-        """The numbers of the rows asked for to start a codebook of this size, None where any will do."""
+    def requested_rows(self, n: int, size: int, level: int) -> NDArray[np.int64] | None:
+        """The row numbers that the user gave to start a codebook of this size, or None."""
         if n < size:
             raise SpecError(
                 f"cannot draw {size} initial centroids from {n} rows; use codebooks of at most {n}, or give more rows"
@@ -138,9 +137,9 @@ class FitContext:
         return numbers.astype(np.int64)
 
 
-def _different_first(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """The same rows in the same order, but repeated ones and zeros last; and how many come before those."""
+def _distinct_first(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """The same rows in the same order, but repeated rows and zeros last; and the number of rows before those."""
     first = np.unique(x + 0.0, axis=0, return_index=True)[1]
-    again = np.ones(len(x), bool)
-    again[first] = ~x[first].any(axis=1)
-    return x[np.argsort(again, kind="stable")], int((~again).sum())
+    last = np.ones(len(x), bool)
+    last[first] = ~x[first].any(axis=1)
+    return x[np.argsort(last, kind="stable")], int((~last).sum())

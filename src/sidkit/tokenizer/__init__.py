@@ -1,1 +1,1 @@
-"""Tokenizers."""
+"""Tokenizers: specs, recipes, fitted tokenizers and their folders."""

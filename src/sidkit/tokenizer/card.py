@@ -1,4 +1,4 @@
-"""The model card: what a person wants to know of a fitted tokenizer before using it."""
+"""The model card: what people should know about a fitted tokenizer before they use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MeasuresItself(Protocol):
 
 
 def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
-    """What is known of the fit: rows, data fingerprint, quality of the codes of those rows."""
+    """Facts of the fit: its rows, their fingerprint, the quality of their codes."""
     rows = fitted.fitted_rows
     if rows is None:
         return {}

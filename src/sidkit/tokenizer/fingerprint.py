@@ -1,4 +1,4 @@
-"""What tells data apart: digests of rows and of the files they come from."""
+"""Digests of rows and of the files they come from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HasPaths(Protocol):
 
 
 def fingerprint(rows: Rows, count: int = FINGERPRINT_ROWS) -> str:
-    """SHA-256 of the shape and of evenly spaced rows: tells data apart without reading all of it."""
+    """SHA-256 of the shape and of evenly spaced rows: identifies data without reading all of it."""
     n, d = rows.shape
     numbers = np.unique(np.linspace(0, n - 1, min(n, count)).astype(np.int64))
     sample = np.ascontiguousarray(rows.take(numbers), dtype="<f8")

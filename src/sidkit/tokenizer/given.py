@@ -22,8 +22,9 @@ from ..errors import InputError, SpecError
 from ..geometry import compute_dtype
 from ..stages.cluster.kmeans import Centroids, KMeans, Metric
 from ..stages.level import FittedLevel, Level, Residual
-from ..stages.prepare import FittedNormalize, FittedRemoveMean, Normalize, RemoveMean
-from ..stages.product import OPQ, PQ, FittedProduct, blocks
+from ..stages.opq import OPQ
+from ..stages.prepare import FittedRemoveMean, RemoveMean, normalize_if
+from ..stages.product import PQ, FittedProduct, blocks
 from ..stages.stage import Fitted, Stage
 from ..stages.vae.array_layers import layer_arrays
 from ..stages.vae.rqvae import RQVAE
@@ -55,8 +56,8 @@ class Given:
         if len(set(widths)) != 1:
             raise InputError(f"residual codebooks must all have the same d; got {widths}")
         d, dtype = widths[0], books[0].dtype
-        spec: list[Stage] = [Normalize()] if normalize else []
-        stages: list[Fitted] = [FittedNormalize()] if normalize else []
+        spec: list[Stage] = [*normalize_if(normalize)]
+        stages: list[Fitted] = [stage.restore({}, d) for stage in spec]
         if mean is not None:
             spec.append(RemoveMean())
             stages.append(FittedRemoveMean(np.asarray(mean, dtype).reshape(d)))
@@ -126,9 +127,9 @@ class Given:
         arrays = layer_arrays("encoder", layers) | {f"codebook.{level}": book for level, book in enumerate(books)}
         if decoder is not None:
             arrays |= layer_arrays("decoder", _layers(decoder, "decoder"))
-        before: tuple[Stage, ...] = (Normalize(),) if normalize else ()
-        stages = (*(stage.restore({}, d) for stage in before), spec.restore(arrays, d))
-        return FittedTokenizer(Tokenizer((*before, spec), "given-rq-vae"), stages, d, "float32", 0)
+        first = normalize_if(normalize)
+        stages: tuple[Fitted, ...] = (*(stage.restore({}, d) for stage in first), spec.restore(arrays, d))
+        return FittedTokenizer(Tokenizer((*first, spec), "given-rq-vae"), stages, d, "float32", 0)
 
 
 def _layers(pairs: Sequence[Layer], name: str) -> list[tuple[NDArray[Any], NDArray[Any]]]:

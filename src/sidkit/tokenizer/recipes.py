@@ -10,8 +10,9 @@ from typing import Any, Literal
 from ..errors import SpecError, did_you_mean
 from ..stages.cluster import GMM, Cluster, KMeans, PerParent
 from ..stages.level import PROJECT, SUBTRACT, Level, Residual
-from ..stages.prepare import Normalize, RemoveMean
-from ..stages.product import OPQ, PQ
+from ..stages.opq import OPQ
+from ..stages.prepare import Normalize, RemoveMean, normalize_if
+from ..stages.product import PQ
 from ..stages.scalar import FSQ
 from ..stages.stage import Stage
 from .tokenizer import Tokenizer
@@ -47,16 +48,16 @@ def prq_kmeans(sizes: Sequence[int] = PUBLIC, top_k: int = 2, beta: float = 15.0
 
 
 def rq_kmeans(sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
-    """RQ-KMeans (paper, Eqs. 1 and 2): Euclidean k-means, whole-centroid subtraction.
+    """RQ-KMeans (paper, Eqs. 1 and 2): Euclidean k-means, the centroid subtracted.
 
     normalize   residuals scaled to length one before the next level, as OneSearch and the paper's industrial
                 analysis do, and inputs likewise; False is the plain variant, in which centroids add up to the input.
     """
-    levels = (Level(_plain(K, iterations, normalize), Residual(1.0, normalize)) for K in sizes)
-    return Tokenizer((*([Normalize()] if normalize else []), *levels), "rq-kmeans")
+    levels = (Level(_euclidean(K, iterations, normalize), Residual(1.0, normalize)) for K in sizes)
+    return Tokenizer((*normalize_if(normalize), *levels), "rq-kmeans")
 
 
-def _plain(size: int, iterations: int, normalize: bool) -> KMeans:
+def _euclidean(size: int, iterations: int, normalize: bool) -> KMeans:
     return KMeans(size, "euclidean", iterations=iterations, skip_zero=normalize)
 
 
@@ -64,8 +65,8 @@ def without_global(
     sizes: Sequence[int] = PUBLIC, top_k: int = 2, beta: float = 15.0, iterations: int = 25
 ) -> Tokenizer:
     """PRQ-KMeans without global component removal (paper, "- Global")."""
-    levels = (Level(KMeans(K, "cosine", top_k, beta, iterations), PROJECT) for K in sizes)
-    return Tokenizer((Normalize(), *levels), "without-global")
+    scaled, _, *levels = prq_kmeans(sizes, top_k, beta, iterations).stages
+    return Tokenizer((scaled, *levels), "without-global")
 
 
 def without_soft(sizes: Sequence[int] = PUBLIC, iterations: int = 25) -> Tokenizer:
@@ -81,9 +82,9 @@ def without_projection(
     scale: float = 0.5,
     normalize: bool = True,
 ) -> Tokenizer:
-    """PRQ-KMeans with Euclidean fitting and assignment and whole-centroid subtraction (paper, "- Projection").
+    """PRQ-KMeans with Euclidean fitting and assignment, and the centroid subtracted (paper, "- Projection").
 
-    The paper leaves two things open, both fields here: the `scale` of squared distance in the soft weights
+    The paper leaves two things open; both are options here: the `scale` of squared distance in the soft weights
     (see `KMeans`), and whether residuals are scaled to length one before the next level (`normalize`).
     """
     levels = (Level(KMeans(K, "euclidean", top_k, beta, iterations, scale), Residual(1.0, normalize)) for K in sizes)
@@ -98,10 +99,10 @@ def retain(keep: float = 0.5, sizes: Sequence[int] = PUBLIC, iterations: int = 2
     """
     first, *others = sizes
     levels = (
-        Level(_plain(first, iterations, normalize), Residual(keep, normalize)),
-        *(Level(_plain(K, iterations, normalize), Residual(1.0, normalize)) for K in others),
+        Level(_euclidean(first, iterations, normalize), Residual(keep, normalize)),
+        *(Level(_euclidean(K, iterations, normalize), Residual(1.0, normalize)) for K in others),
     )
-    return Tokenizer((*([Normalize()] if normalize else []), *levels), "retain")
+    return Tokenizer((*normalize_if(normalize), *levels), "retain")
 
 
 def rq_gmm(
@@ -112,24 +113,24 @@ def rq_gmm(
     normalize   as in `rq_kmeans`, which the paper compares it with (inferred).
     """
     levels = (Level(GMM(K, iterations, floor, skip_zero=normalize), Residual(1.0, normalize)) for K in sizes)
-    return Tokenizer((*([Normalize()] if normalize else []), *levels), "rq-gmm")
+    return Tokenizer((*normalize_if(normalize), *levels), "rq-gmm")
 
 
 def pq_kmeans(sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
     """PQ-KMeans: independent k-means in each block of coordinates; tokens are parallel, not nested."""
-    return Tokenizer((*([Normalize()] if normalize else []), PQ(tuple(sizes), iterations)), "pq-kmeans")
+    return Tokenizer((*normalize_if(normalize), PQ(tuple(sizes), iterations)), "pq-kmeans")
 
 
 def opq_kmeans(
     sizes: Sequence[int] = PUBLIC, alternations: int = 25, first: int = 25, steps: int = 1, normalize: bool = True
 ) -> Tokenizer:
-    """OPQ-KMeans: PQ-KMeans after a learned rotation, refined in turns with the codebooks."""
+    """OPQ-KMeans: PQ-KMeans after a learned rotation, refined alternately with the codebooks."""
     stage = OPQ(tuple(sizes), alternations, first, steps)
-    return Tokenizer((*([Normalize()] if normalize else []), stage), "opq-kmeans")
+    return Tokenizer((*normalize_if(normalize), stage), "opq-kmeans")
 
 
 def hybrid(prefix: Tokenizer, third: Cluster, suffix: Stage, name: str = "", rule: Residual = SUBTRACT) -> Tokenizer:
-    """A residual prefix, a third level under it, and a suffix that quantizes what the third level leaves."""
+    """A residual prefix, a third level under it, and a suffix that quantizes the residual of the third level."""
     return Tokenizer((*prefix.stages, Level(third, rule), suffix), name)
 
 
@@ -139,7 +140,7 @@ INDUSTRIAL = (1024, 512, 128, 64, 64)  # the paper's five-level setting
 def rq_opq(
     sizes: Sequence[int] = INDUSTRIAL, iterations: int = 25, parents: Literal["prefix", "last"] = "prefix"
 ) -> Tokenizer:
-    """RQ-OPQ (OneSearch): two RQ-KMeans levels, a third with a codebook per parent, two OPQ tokens of what is left."""
+    """RQ-OPQ (OneSearch): two RQ-KMeans levels, a third with a codebook per parent, two OPQ tokens of the residual."""
     first, second, third, *suffix = _five(sizes)
     return hybrid(
         rq_kmeans((first, second), iterations), PerParent(third, iterations, parents), OPQ(tuple(suffix)), "rq-opq"
@@ -169,7 +170,7 @@ def res_kmeans_fsq(
     projection: Literal["learned", "itq", "random"] = "learned",
     normalize: bool = True,
 ) -> Tokenizer:
-    """ResKmeansFSQ (QARM V2): three RQ-KMeans levels, then a joint binary code of what is left, split into tokens.
+    """ResKmeansFSQ (QARM V2): three RQ-KMeans levels, then a joint binary code of the residual, split into tokens.
 
     normalize   as in `rq_kmeans`; the residual that reaches the binary code is then of length one too (inferred).
     """
@@ -207,7 +208,7 @@ RECIPES: dict[str, Callable[..., Tokenizer]] = {make.__name__.replace("_", "-"):
 
 
 def recipe(name: str, **options: Any) -> Tokenizer:
-    """The recipe of that name (dashes or underscores), with options that it knows."""
+    """The recipe of that name (dashes or underscores) with these options."""
     key = name.replace("_", "-")
     if key not in RECIPES:
         raise SpecError(f"no recipe {name!r}{did_you_mean(key, RECIPES)} (known: {', '.join(RECIPES)})")

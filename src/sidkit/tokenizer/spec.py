@@ -1,9 +1,9 @@
-"""A tokenizer's spec as plain JSON values and back, checked on the way in.
+"""A tokenizer's spec as plain JSON values and back, checked when it is read.
 
     {"kind": "Level", "cluster": {"kind": "KMeans", "size": 256, ...}, "rule": {"kind": "Residual", ...}}
 
-A kind is the name of a frozen dataclass of plain fields. sidkit's own are listed in KINDS; other packages add theirs
-through the entry point group `sidkit.stages`. Reading a spec never imports anything a file names by path.
+A kind is the name of a frozen dataclass of plain fields. KINDS lists those of sidkit; other packages add theirs through
+the entry point group `sidkit.stages`. Reading a spec never imports anything that a file names by path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS: dict[str, str] = {
     "PerParent": "sidkit.stages.cluster.per_parent",
     "Balanced": "sidkit.stages.cluster.balanced",
     "PQ": "sidkit.stages.product",
-    "OPQ": "sidkit.stages.product",
+    "OPQ": "sidkit.stages.opq",
     "FSQ": "sidkit.stages.scalar",
     "RQVAE": "sidkit.stages.vae.rqvae",
     "R3VAE": "sidkit.stages.vae.r3vae",
@@ -52,7 +52,7 @@ def to_plain(spec: Any) -> Any:
 
 
 def from_plain(plain: Any, where: str = "spec") -> Any:
-    """The inverse of `to_plain`; unknown kinds, unknown keys and wrong types are errors that name the place."""
+    """The inverse of `to_plain`; unknown kinds, unknown keys and wrong types are errors that name the part."""
     if isinstance(plain, Mapping):
         return _build(plain, where)
     if isinstance(plain, list):
@@ -68,10 +68,10 @@ def kind_named(name: str, where: str = "spec") -> type[Any]:
         return getattr(import_module(KINDS[name]), name)  # type: ignore[no-any-return]
     for point in _plugins():
         if point.name == name:
-            found = point.load()
-            if not (isinstance(found, type) and is_dataclass(found)):
+            kind = point.load()
+            if not (isinstance(kind, type) and is_dataclass(kind)):
                 raise SpecError(f"entry point {name!r} of {ENTRY_POINTS} is not a dataclass")
-            return found
+            return kind
     known = [*KINDS, *(point.name for point in _plugins())]
     raise SpecError(f"{where}: unknown kind {name!r}{did_you_mean(name, known)}")
 
@@ -96,7 +96,7 @@ def _build(plain: Mapping[str, Any], where: str) -> Any:
             raise SpecError(f"{where}: {name} has no field {key!r}{did_you_mean(key, known)}")
         values[key] = from_plain(value, f"{where}.{key}")
         if not _fits(values[key], hints[key]):
-            raise SpecError(f"{where}.{key}: {value!r} does not fit {_say(hints[key])}")
+            raise SpecError(f"{where}.{key}: {value!r} does not fit {_type_name(hints[key])}")
     try:
         return kind(**values)
     except TypeError as error:
@@ -122,8 +122,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint in (int, bool, str, NoneType):
         return type(value) is hint
-    return is_dataclass(value)  # a part of a kind of its own: protocols are checked when it is used
+    return is_dataclass(value)  # a part with its own kind: whether it fits the protocol shows when it is used
 
 
-def _say(hint: Any) -> str:
+def _type_name(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")

@@ -111,12 +111,12 @@ def _restore(spec: Sequence[Any], arrays: Mapping[str, NDArray[Any]], d: int) ->
         raise StoreError(f"the weights hold tensors of no stage: {', '.join(strange[:3])}")
     fitted: list[Fitted] = []
     for i, (stage, prefix) in enumerate(zip(spec, prefixes, strict=True)):
-        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        tensors = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         try:
-            fitted.append(stage.restore(own, d))
+            fitted.append(stage.restore(tensors, d))
         except StoreError as error:
             raise StoreError(f"stage {i} ({type(stage).__name__}): {error}") from error
-        extra = set(own) - set(fitted[-1].arrays)
+        extra = set(tensors) - set(fitted[-1].arrays)
         if extra:
             raise StoreError(f"stage {i} ({type(stage).__name__}) knows no tensor {min(extra)!r}")
     return tuple(fitted)

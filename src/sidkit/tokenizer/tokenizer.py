@@ -50,18 +50,17 @@ class Tokenizer:
     ) -> FittedTokenizer:
         """Fit to embeddings: an array, a tensor, a path, or Rows.
 
-        init, where given, names per level the rows whose current residuals start the codebook, which makes a fit
-        reproducible against any other implementation.
-        checkpoint, where given, is a folder that keeps finished stages and, once a minute, the state of an unfinished
-        one: a fit that was killed and is called again ends as if it had never stopped.
+        init         per level, the numbers of the rows whose current residuals start the codebook, which makes a fit
+                     reproducible against any other implementation
+        checkpoint   a folder for finished stages and, once a minute, the state of an unfinished one: a fit that was
+                     killed and is called again ends as if it had never stopped
         """
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
         run = FitContext(int(seed), init, progress or Silent(), device)
-        done = fit_stages(self.stages, X, run, checkpoint)
-        d, dtype = done.rows.shape[1], np.dtype(done.rows.dtype).name
-        mark = done.data_fingerprint
-        return FittedTokenizer(self, done.stages, d, dtype, run.seed, done.rows, mark, roles=done.roles)
+        fit = fit_stages(self.stages, X, run, checkpoint)
+        d, dtype, fingerprint = fit.rows.shape[1], np.dtype(fit.rows.dtype).name, fit.data_fingerprint
+        return FittedTokenizer(self, fit.stages, d, dtype, run.seed, fit.rows, fingerprint, roles=fit.roles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,24 +74,24 @@ class FittedTokenizer:
     seed: int
     fitted_rows: Rows | None = field(default=None, repr=False)  # the rows it was fitted on; not saved
     data_fingerprint: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # kept in config.json
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the fit, as saved in config.json
     roles: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # of a joint fit: role -> its rows
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many codewords each token can take."""
-        return tuple(int(size) for stage in self.stages for size in stage.sizes)
+        """The number of codes of each token."""
+        return self.chain.sizes
 
     @property
     def mean(self) -> NDArray[Any] | None:
-        """The global mean mu, (d,); None where the tokenizer removes none."""
+        """The global mean mu, (d,); None if the tokenizer removes none."""
         return next((stage.mean for stage in self.stages if isinstance(stage, FittedRemoveMean)), None)
 
     @property
     def codebooks(self) -> list[NDArray[Any]]:
-        """The centroids behind each token, (K, d) each, in the space the token is decided in.
+        """The centroids of each token, (K, d) each, in the space the token is decided in.
 
-        A level with a codebook per parent has them all in one array, parent after parent; FSQ tokens have none.
+        A level with a codebook per parent has one array, parent after parent; FSQ tokens have none.
         """
         return [book for stage in self.stages if isinstance(stage, HasCodebooks) for book in stage.codebooks]
 

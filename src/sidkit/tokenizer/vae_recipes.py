@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, Literal
 
 from ..errors import SpecError, did_you_mean
-from ..stages.prepare import Normalize
+from ..stages.prepare import normalize_if
 from ..stages.vae.r3vae import R3_PUBLIC, R3VAE
 from ..stages.vae.rqvae import RQVAE
 from ..stages.vae.settings import PAPER, PUBLIC, Training
@@ -31,7 +31,7 @@ def rq_vae(
     """
     training = _preset(preset, {"public": PUBLIC, "paper": PAPER})
     stage = _override(RQVAE(tuple(sizes), training=_started(training, sizes)), overrides)
-    return Tokenizer((*([Normalize()] if normalize else []), stage), "rq-vae")
+    return Tokenizer((*normalize_if(normalize), stage), "rq-vae")
 
 
 def r3_vae(
@@ -57,7 +57,7 @@ def r3_vae(
         stage = replace(
             stage, rating="top1", decoder="wide", recon="cosine", metric="codewords", sc_weight=0.1, pd_weight=0.05
         )
-    return Tokenizer((*([Normalize()] if normalize else []), _override(stage, overrides)), "r3-vae")
+    return Tokenizer((*normalize_if(normalize), _override(stage, overrides)), "r3-vae")
 
 
 def _preset(name: str, known: dict[str, Training]) -> Training:
@@ -67,21 +67,21 @@ def _preset(name: str, known: dict[str, Training]) -> Training:
 
 
 def _started(training: Training, sizes: Sequence[int]) -> Training:
-    """A codebook larger than the batch is started from as many rows as it needs, not from the first batch."""
+    """A codebook larger than the batch starts from twice its size in rows, not from the first batch."""
     largest = max(sizes, default=0)
     return replace(training, init_rows=2 * largest) if largest > training.batch else training
 
 
 def _override(stage: Any, overrides: dict[str, Any]) -> Any:
-    """The stage with these fields changed, wherever they live: in it, or in how it is trained."""
-    own = {f.name for f in fields(stage)} - {"sizes"}
-    plan = {f.name for f in fields(Training)}
+    """The stage with these fields changed, its own or those of its training."""
+    direct = {f.name for f in fields(stage)} - {"sizes"}
+    nested = {f.name for f in fields(Training)}
     for name in overrides:
-        if name not in own | plan:
-            raise SpecError(f"{type(stage).__name__} has no option {name!r}{did_you_mean(name, own | plan)}")
+        if name not in direct | nested:
+            raise SpecError(f"{type(stage).__name__} has no option {name!r}{did_you_mean(name, direct | nested)}")
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in overrides.items()
     }
     training: Training = values.pop("training", stage.training)
-    training = replace(training, **{name: value for name, value in values.items() if name in plan})
-    return replace(stage, training=training, **{name: value for name, value in values.items() if name in own})
+    training = replace(training, **{name: value for name, value in values.items() if name in nested})
+    return replace(stage, training=training, **{name: value for name, value in values.items() if name in direct})

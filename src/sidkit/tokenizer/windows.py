@@ -1,4 +1,4 @@
-"""Encoding window by window, each kept on disk once done, so that a killed run goes on where it was."""
+"""Encoding window by window; the codes of each are saved on disk, so that a killed run resumes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["encode_in_windows", "identity_of"]
 
-WINDOW = 1 << 20  # rows that a killed run may lose
+WINDOW = 1 << 20  # rows that a killed run loses at most
 
 
 def encode_in_windows(
@@ -39,23 +39,23 @@ def encode_in_windows(
 ) -> tuple[Rows, NDArray[np.int32]]:
     """All rows and their tokens; the tokens of windows that are in the folder are not computed again.
 
-    ran, where given, is filled with where the others were.
+    ran is filled with the device that computed the others, if it is given and there were any.
     """
     source = Checked(as_source(X), np.dtype(fitted.dtype))
     rows = as_rows(source, "cpu", report, d=fitted.d, check="done")
     device = choose_device(device, source, sum(fitted.sizes) if fitted.dtype == "float32" else 0.0)
-    kept = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16) + content_digest(source)))
+    checkpoint = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16) + content_digest(source)))
     out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
     report.start("encode", len(out))
     for start in range(0, len(out), WINDOW):
         window = Window(source, start, min(start + WINDOW, len(out)))
-        saved = kept.load(f"rows-{start}")
+        saved = checkpoint.load(f"rows-{start}")
         if saved is None:
-            part = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check="done").map(fitted.chain)
-            codes = part.codes()
+            encoded = as_rows(window, device, report, np.dtype(fitted.dtype), fitted.d, check="done").map(fitted.chain)
+            codes = encoded.codes()
             if ran is not None:
-                ran.update(ran_on(part, encoding=True))
-            kept.save(f"rows-{start}", {"codes": codes}, {})
+                ran.update(ran_on(encoded, encoding=True))
+            checkpoint.save(f"rows-{start}", {"codes": codes}, {})
         else:
             codes = saved[0]["codes"]
             report.advance(len(codes))
@@ -63,10 +63,10 @@ def encode_in_windows(
     return rows, out
 
 
-def identity_of(fitted: FittedTokenizer, mark: str) -> str:
-    """What must be equal for an interrupted encoding to be gone on with."""
+def identity_of(fitted: FittedTokenizer, data: str) -> str:
+    """What must be unchanged for an encoding of this data to resume."""
     weights = hashlib.sha256()
     for stage in fitted.stages:
         for name, array in sorted(stage.arrays.items()):
             weights.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    return json.dumps([to_plain(fitted.spec.stages), fitted.dtype, weights.hexdigest(), mark, WINDOW])
+    return json.dumps([to_plain(fitted.spec.stages), fitted.dtype, weights.hexdigest(), data, WINDOW])

@@ -1,4 +1,4 @@
-"""Clusterers: each one file, all fitted by the one loop in `loop`."""
+"""Clusterers, one per file; `loop` fits them all."""
 
 from .balanced import Balanced
 from .gmm import GMM

@@ -1,4 +1,4 @@
-"""k-means whose clusters hold about the same number of rows, now and when encoding."""
+"""k-means with clusters of about equal size, in the fit and when encoding."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ...geometry import Array
 from ...rows.seam import Rows, Sums
 from ...rows.work import Work
 from ..stage import FitContext
-from .kmeans import Centroids, check_size
+from .kmeans import Centroids, check_size, means_of
 from .loop import refine
 
 __all__ = ["Balanced", "Priced"]
 
 
-TINY = 1e-30  # the least temperature, so that float32 holds its inverse
-NEAR = 8  # candidates among which a row's share is spread while prices are found
-WIDE, NARROW = 0.1, 0.01  # the temperature of that spread, in mean squared distances, at the first and last pass
+TINY = 1e-30  # the least temperature whose inverse float32 can represent
+NEAR = 8  # candidates among which a row is shared out while prices move
+WIDE, NARROW = 0.1, 0.01  # the temperature of these shares, in mean squared distances, at the first and last pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +57,15 @@ class Priced:
 
 @dataclass(frozen=True)
 class Balanced:
-    """Capacity-balanced k-means: every cluster is to hold about n / size rows.
+    """Capacity-balanced k-means: every cluster should have about n / size rows.
 
         z = argmin_j |r - c_j|^2 / 2 + p_j
 
-    The prices p are the dual variables of the size constraint, found as Sinkhorn finds them: with every row spread
-    over its nearest centroids at a temperature that falls, a cluster's price moves by temperature * log(mass / target).
-    Masses add, so this streams and distributes like any k-means, and encoding uses the same prices, so tokens stay
-    balanced on rows like those it was fitted on. (OneRec's version fills clusters greedily, in order, and has no way
-    to encode a new row.)
+    The prices p are the dual variables of the size constraint, computed as in Sinkhorn's algorithm: every row is shared
+    out among its nearest centroids at a falling temperature, and a cluster's price moves by
+    temperature * log(mass / target). Masses add, so this streams and distributes like any k-means. Encoding uses the
+    same prices, so tokens stay balanced on rows like those of the fit. (OneRec's version fills clusters greedily, in
+    order, and cannot encode a new row.)
 
     iterations   passes that move centroids and prices;   settle: further passes that move prices alone.
     """
@@ -95,7 +95,7 @@ class Balanced:
 
 @dataclass(frozen=True)
 class _Loop:
-    """The passes of a `Balanced` fit, for the common loop."""
+    """The passes of a `Balanced` fit, for `refine`."""
 
     spec: Balanced
 
@@ -117,22 +117,20 @@ class _Loop:
         return float(WIDE * (NARROW / WIDE) ** (passes / max(self.iterations - 1, 1)))
 
     def statistics(self, clusters: Priced, x: Array, codes: Array) -> Sums:
-        """What each centroid gets of rows spread over their nearest; while centroids move, also of whole rows."""
+        """The shares of each centroid in its nearest rows; while centroids move, also its mass and sum of rows."""
         engine, book = engine_of(x), clusters.points.book(x)
         steep = 1.0 / max(self.temperature(clusters.passes) * clusters.unit, TINY)
-        spread, _, objective = engine.soft_sums(x, book, min(NEAR, self.spec.size), steep, 0.5, "fp32")
+        shares, _, objective = engine.soft_sums(x, book, min(NEAR, self.spec.size), steep, 0.5, "fp32")
         if clusters.passes >= self.spec.iterations:
-            return spread, objective
+            return shares, objective
         mass, total, _ = engine.soft_sums(x, book, 1, steep, 0.5, "fp32")
-        return spread, mass, total, objective
+        return shares, mass, total, objective
 
     def update(self, clusters: Priced, sums: Sums) -> Priced:
-        spread, centroids = np.asarray(sums[0]), clusters.centroids
+        shares, centroids = np.asarray(sums[0]), clusters.centroids
         if clusters.passes < self.spec.iterations:
-            mass, total = (np.asarray(part) for part in sums[1:3])
-            alive = (mass > 0)[:, None]
-            centroids = np.where(alive, total / np.where(alive, mass[:, None], 1.0), centroids)
-        fullness = spread * self.spec.size / spread.sum()
+            centroids = means_of(sums[1], sums[2], centroids)
+        fullness = shares * self.spec.size / shares.sum()
         move = self.temperature(clusters.passes) * clusters.unit * np.log(fullness + 0.01)
         return Priced(centroids, clusters.prices + move, clusters.unit, clusters.passes + 1)
 
@@ -144,6 +142,6 @@ class _Loop:
 
 
 def _distance(clusters: Priced, x: Array, codes: Array) -> Sums:
-    """The sum of |r - c|^2 / 2 over a chunk, and how many rows it has."""
+    """The sum of |r - c|^2 / 2 over a chunk, and its number of rows."""
     _, _, objective = engine_of(x).soft_sums(x, clusters.points.book(x), 1, 1.0, 0.5, "fp32")
     return -objective, np.array([float(len(x))])

@@ -22,8 +22,8 @@ from .loop import refine
 
 __all__ = ["GMM", "Mixture"]
 
-EMPTY = 1e-8  # a component with less mass than this keeps its parameters
-RAREST = 1e-10  # the least weight a component can have, so that its logarithm exists
+EMPTY = 1e-8  # a component with less mass keeps its parameters
+RAREST = 1e-10  # the least weight of a component, so that its logarithm exists
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,8 @@ class Mixture:
 
     def assign(self, x: Array, codes: Array) -> Array:
         """The component with the largest posterior; ties to the lowest index."""
-        found = [self.log_joint(some).argmax(axis=1) for some in pieces(x, len(self.means))]
-        return namespace(x).concatenate(found)
+        best = [self.log_joint(piece).argmax(axis=1) for piece in pieces(x, len(self.means))]
+        return namespace(x).concatenate(best)
 
     def chosen(self, x: Array, codes: Array) -> Array:
         return like(self.means, x)[codes[:, -1]]
@@ -69,8 +69,8 @@ class GMM:
         token = argmax_k gamma_ik,   passed on: r - mu_token
 
     floor        smallest variance (the paper's 1e-6); iterations: at most this many EM passes (the paper's 30).
-    tolerance    stop when the mean log-likelihood gains less. Inferred: scikit-learn's 1e-3.
-    warm         k-means passes that place the means first. Inferred: 10.
+    tolerance    stop if the mean log-likelihood gains less. Inferred: scikit-learn's 1e-3.
+    warm         k-means passes that give the first means. Inferred: 10.
     spread       first variances: of all rows ("rows", inferred) or within the k-means clusters ("clusters").
     skip_zero    as in `KMeans`.
     A component whose mass falls under 1e-8 keeps its parameters (inferred).
@@ -113,7 +113,7 @@ class GMM:
         centroids = KMeans(self.size, "euclidean", iterations=self.warm, skip_zero=self.skip_zero).fit(rows, run)
 
         def moments(x: Array, codes: Array) -> Sums:
-            return _added(_moments(self._first_share(some, centroids), widened(some)) for some in self._pieces(x))
+            return _added(_moments(self._first_share(piece, centroids), widened(piece)) for piece in self._pieces(x))
 
         mass, total, square = rows.reduce(moments)
         safe = np.maximum(mass, 1.0)[:, None]
@@ -122,10 +122,10 @@ class GMM:
         return Mixture(means, np.broadcast_to(variances, means.shape).copy(), np.full(self.size, 1 / self.size))
 
     def statistics(self, clusters: Mixture, x: Array, codes: Array) -> Sums:
-        return _added(self._expected(clusters, some) for some in self._pieces(x))
+        return _added(self._expected(clusters, piece) for piece in self._pieces(x))
 
     def _expected(self, clusters: Mixture, x: Array) -> Sums:
-        """What rows add to the M step, and their log-likelihood."""
+        """The contribution of rows to the M step, and their log-likelihood."""
         x = x[(squared_length(x) > 0)[:, 0]] if self.skip_zero else x
         joint, xp = clusters.log_joint(x), namespace(x)
         peak = xp.amax(joint, axis=1, keepdims=True)
@@ -134,7 +134,7 @@ class GMM:
         return *_moments(share / total, widened(x)), (xp.log(total) + peak).sum().reshape(1)
 
     def _first_share(self, x: Array, centroids: Centroids) -> Array:
-        """All rows in one cluster, (n, 1), or each in that of its centroid, (n, K)."""
+        """All rows in one cluster, (n, 1), or each in the cluster of its centroid, (n, K)."""
         if self.spread == "rows":
             return like(np.ones((len(x), 1)), widened(x[:1]))
         return like(np.eye(self.size), widened(x[:1]))[centroids.assign(x, None)]
@@ -144,7 +144,7 @@ class GMM:
 
     def update(self, clusters: Mixture, sums: Sums) -> Mixture:
         mass, total, square, likelihood = (np.asarray(part) for part in sums)
-        if not mass.sum() > 0:  # there is no row but such as are left out
+        if not mass.sum() > 0:  # all rows are zero and left out
             return clusters
         alive = (mass > EMPTY)[:, None]
         safe = np.where(alive, mass[:, None], 1.0)
@@ -157,7 +157,7 @@ class GMM:
         return abs(after.likelihood - before.likelihood) < self.tolerance
 
     def finish(self, clusters: Mixture, dtype: Any) -> Mixture:
-        """Means in the rows' dtype, as they are subtracted; variances and weights stay float64, as they decide."""
+        """Means in the rows' dtype, as they are subtracted; variances and weights decide tokens and stay float64."""
         return replace(clusters, means=clusters.means.astype(dtype))
 
 

@@ -19,14 +19,14 @@ from ...rows.work import Work
 from ..stage import FitContext
 from .loop import refine
 
-__all__ = ["Centroids", "KMeans", "Metric", "check_size"]
+__all__ = ["Centroids", "KMeans", "Metric", "check_size", "means_of"]
 
 Metric = Literal["cosine", "euclidean"]
 
 
 @dataclass(frozen=True, eq=False)
 class Centroids:
-    """K centroids and the way rows are compared with them."""
+    """K centroids and the metric by which rows are compared with them."""
 
     centroids: NDArray[Any]  # (K, d)
     metric: Metric
@@ -38,11 +38,11 @@ class Centroids:
         return {"centroids": self.centroids}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To another process go the centroids alone: books are of the machine they were made on."""
+        """Another process gets the centroids alone: prepared codebooks belong to the machine that made them."""
         return Centroids, (self.centroids, self.metric, self.bonus)
 
     def book(self, x: Array) -> Any:
-        """The codebook ready for rows like x, made once per kind of row."""
+        """The codebook prepared for rows like x, once per dtype and device."""
         kind = f"{x.dtype}@{'cpu' if isinstance(x, np.ndarray) else x.device}"
         if kind not in self._books:
             self._books[kind] = engine_of(x).book(self.centroids, self.metric, x, self.bonus)
@@ -53,7 +53,7 @@ class Centroids:
         return engine_of(x).nearest(x, self.book(x))
 
     def costs(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        """What `assign` finds the least of, up to a constant a row: (n, K), in float64."""
+        """What `assign` minimises, up to a constant per row: (n, K), in float64."""
         book = self.book(x)
         costs: NDArray[np.float64] = -(x.astype(np.float64) @ book.exact.T + book.exact_offset)
         return costs
@@ -71,13 +71,13 @@ class KMeans:
     top_k = 1 is ordinary k-means. s is the cosine, or for euclidean -scale |r - c|^2.
 
     scale      the paper leaves open how soft weights score Euclidean distance; 1/2 makes s equal to the cosine,
-               up to a constant, when rows and centroids have length one.
-    empty      a centroid that no row counts among its top k is left where it is ("keep"; the paper is silent), or
-               moved beside the centroid with the largest mass, both nudged by 1/1024 ("split", as faiss does).
-    skip_zero  rows with nothing left have no say in the centroids: among rows of length one they would pull a
-               Euclidean centroid towards the origin, which is nearer to most rows than any centroid of length one.
-    precision  how a GPU scores rows while fitting ("fp16" and "bf16" where rows have length one); tokens are decided in
-               float32 and float64 whatever this is, and the CPU always computes in float32 or float64.
+               up to a constant, if rows and centroids have length one.
+    empty      a centroid that is in no row's top k stays where it is ("keep"; the paper is silent), or moves next to
+               the centroid with the largest mass, both nudged by 1/1024 ("split", as faiss does).
+    skip_zero  zero rows do not count in the means: among rows of length one they would pull a Euclidean centroid
+               towards the origin, which is nearer to most rows than any centroid of length one.
+    precision  how a GPU scores rows while fitting ("fp16" and "bf16" if rows have length one); tokens are decided in
+               float32 and float64 in any case, and the CPU always computes in float32 or float64.
     """
 
     size: int
@@ -131,12 +131,8 @@ class KMeans:
         return sums
 
     def update(self, clusters: Centroids, sums: Sums) -> Centroids:
-        mass, total = np.asarray(sums[0]), np.asarray(sums[1])
-        alive = mass > 0
-        means = np.where(alive[:, None], total / np.where(alive, mass, 1.0)[:, None], clusters.centroids)
-        if self.empty == "split" and not alive.all():
-            means = _split(means, mass)
-        return Centroids(means, self.metric)
+        means = means_of(sums[0], sums[1], clusters.centroids)
+        return Centroids(_split(means, np.asarray(sums[0])) if self.empty == "split" else means, self.metric)
 
     def settled(self, before: Centroids, after: Centroids) -> bool:
         return np.array_equal(before.centroids, after.centroids)
@@ -151,8 +147,14 @@ def check_size(size: int) -> None:
         raise SpecError(f"a codebook size must be a whole number from 1 on, not {size!r}")
 
 
+def means_of(mass: Any, total: Any, before: NDArray[Any]) -> NDArray[np.float64]:
+    """The weighted means total (K, d) / mass (K,); a centroid without mass stays as it was before."""
+    mass, total = np.asarray(mass)[:, None], np.asarray(total)
+    return np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), before)
+
+
 def _split(means: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Every empty centroid becomes a nudged twin of the heaviest one."""
+    """Every centroid without mass becomes a nudged twin of the heaviest one."""
     means, mass = means.copy(), mass.copy()
     nudge = np.where(np.arange(means.shape[1]) % 2 == 0, 1 / 1024, -1 / 1024)
     for j in np.flatnonzero(mass <= 0):

@@ -1,7 +1,7 @@
 """The one fitting loop: draw a start, add up statistics over all rows, update, repeat.
 
-A clusterer says what its statistics are; they must add, so the loop never knows whether the rows are an array, a
-file larger than memory, a GPU or a cluster.
+A clusterer defines its statistics. They must add, so the loop does not know whether the rows are an array, a file
+larger than memory, on a GPU or on a cluster.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ C = TypeVar("C")  # the clusters between passes
 
 
 class Clusterer(Protocol[C]):
-    """How to cluster, as statistics that add. Its state between passes is the clusters so far."""
+    """A clustering method as statistics that add. Its state between passes is the clusters so far."""
 
     @property
     def iterations(self) -> int: ...
@@ -62,7 +62,7 @@ class Clusterer(Protocol[C]):
         """The clusters before the first pass."""
 
     def statistics(self, clusters: C, x: Array, codes: Array) -> Sums:
-        """What a chunk of rows contributes: arrays that add. The last is the objective, summed over rows."""
+        """The contribution of a chunk of rows: arrays that add. The last is the objective, summed over rows."""
 
     def update(self, clusters: C, sums: Sums) -> C:
         """The next clusters."""
@@ -91,13 +91,12 @@ class HasPrecision(Protocol):
 
 
 def refine(cluster: Clusterer[C], rows: Rows, run: FitContext) -> C:
-    """Fit a clusterer to rows: exactly `iterations` passes, fewer only if another would change nothing."""
+    """Fit a clusterer to rows: `iterations` passes, fewer only if another would change nothing."""
     n, level = rows.shape[0], rows.width
     size = cluster.size if isinstance(cluster, HasSize) else 1
     precision = cluster.precision if isinstance(cluster, HasPrecision) else "fp32"
     rows.prepare(float(n) * rows.shape[1] * size * cluster.iterations)
-    before_us = _resumed(cluster, run, level)
-    first, clusters = before_us or (0, cluster.start(rows, run))
+    first, clusters = _resumed(cluster, run, level) or (0, cluster.start(rows, run))
     run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
     for done in range(first, cluster.iterations):
         sums = rows.reduce(partial(cluster.statistics, clusters), precision)
@@ -113,7 +112,7 @@ def refine(cluster: Clusterer[C], rows: Rows, run: FitContext) -> C:
 
 
 def unpacked(clusters: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The state between two passes, a dataclass, as arrays and plain numbers; what starts with _ is left out."""
+    """The state between two passes, a dataclass, as arrays and plain numbers; fields that start with _ are left out."""
     arrays: dict[str, NDArray[Any]] = {}
     facts: dict[str, Any] = {}
     for part in fields(clusters):
@@ -143,7 +142,7 @@ def _key(cluster: Any, level: int) -> str:
 
 
 def _resumed(cluster: Clusterer[C], run: FitContext, level: int) -> tuple[int, C] | None:
-    """How many passes are done, and the clusters they gave, if an interrupted fit left them."""
+    """The number of passes that an interrupted fit had done, and its clusters after them; None if there was none."""
     saved = run.checkpoint.load(_key(cluster, level)) if run.checkpoint is not None else None
     if saved is None:
         return None

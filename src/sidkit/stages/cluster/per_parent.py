@@ -22,15 +22,15 @@ from .kmeans import Centroids, KMeans, check_size
 
 __all__ = ["ParentBooks", "PerParent"]
 
-AT_ONCE = 1 << 18  # rows held in memory while their parents are fitted
-WORTH_MOVING = 1 << 28  # multiply-adds a pass from which a parent is fitted where the rows live, if that is elsewhere
+AT_ONCE = 1 << 18  # rows in memory while their parents are fitted
+WORTH_MOVING = 1 << 28  # multiply-adds a pass from which a parent is fitted on the device of the rows
 
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class ParentBooks:
-    """The codebooks of all parents, one after the other, and one of all rows for parents never seen."""
+    """The codebooks of all parents, one after the other, and a common one for parents that the fit did not have."""
 
     keys: Integers  # (P, 1 or 2) parents, sorted
     starts: Integers  # (P + 1,) where each parent's centroids begin
@@ -42,47 +42,47 @@ class ParentBooks:
         return {"parents": self.keys, "starts": self.starts, "centroids": self.centroids, "common": self.common}
 
     def assign(self, x: Array, codes: Array) -> Array:
-        """The nearest of the parent's own centroids; under a parent never seen, the nearest of the common ones."""
+        """The nearest of the parent's centroids; under an unknown parent, the nearest of the common ones."""
         if not isinstance(x, np.ndarray):
             return self._assign_at_once(x, codes)
-        where = self._where(codes)
-        out = np.empty(len(where), np.int32)
-        for parent, rows in _groups(where):
+        parents = self._parents_of(codes)
+        out = np.empty(len(parents), np.int32)
+        for parent, rows in _groups(parents):
             out[rows] = Centroids(self._book(parent), "euclidean").assign(x[rows], None)
         return out
 
     def _assign_at_once(self, x: Array, codes: Array) -> Array:
-        """For a GPU: every row against its own few centroids, gathered, in float64; the lowest index on ties."""
-        xp, where = namespace(x), self._where(codes.cpu().numpy())
-        where = np.where(where < 0, len(self.keys), where)  # the common ones as one more parent
+        """For a GPU: every row against the few centroids of its parent, in float64; the lowest index on ties."""
+        xp, parents = namespace(x), self._parents_of(codes.cpu().numpy())
+        parents = np.where(parents < 0, len(self.keys), parents)  # the common codebook as one more parent
         starts = np.append(self.starts, self.starts[-1] + len(self.common))
-        first, last = (like(part, codes).long() for part in (starts[where], starts[where + 1] - 1))
+        first, last = (like(part, codes).long() for part in (starts[parents], starts[parents + 1] - 1))
         table = like(np.concatenate([self.centroids, self.common]), widened(x[:1]))
         half, slot = 0.5 * squared_length(table)[:, 0], xp.arange(len(self.common), device=x.device)
-        found, done = [], 0
-        for some in pieces(x, len(slot) * x.shape[1]):
-            rows = slice(done, done := done + len(some))
+        best, done = [], 0
+        for piece in pieces(x, len(slot) * x.shape[1]):
+            rows = slice(done, done := done + len(piece))
             index = xp.minimum(first[rows, None] + slot, last[rows, None])  # past the end: the last one again
-            score = (table[index] * widened(some)[:, None, :]).sum(axis=2) - half[index]
-            found.append(score.argmax(axis=1))
-        return like(xp.concatenate(found), codes)
+            score = (table[index] * widened(piece)[:, None, :]).sum(axis=2) - half[index]
+            best.append(score.argmax(axis=1))
+        return like(xp.concatenate(best), codes)
 
     def chosen(self, x: Array, codes: Array) -> Array:
         host = codes if isinstance(codes, np.ndarray) else codes.cpu().numpy()
-        where, own = self._where(host[:, :-1]), host[:, -1]
-        seen = where >= 0
-        last = np.maximum(self.starts[where + 1] - 1, 0)
-        rows = np.minimum(self.starts[np.maximum(where, 0)] + own, last)  # foreign codes may point past a short parent
-        found = np.where(seen[:, None], self.centroids[np.where(seen, rows, 0)], self.common[own])
-        return like(found, x)
+        parents, code = self._parents_of(host[:, :-1]), host[:, -1]
+        known = parents >= 0
+        last = np.maximum(self.starts[parents + 1] - 1, 0)
+        rows = np.minimum(self.starts[np.maximum(parents, 0)] + code, last)  # other codes may exceed a short parent
+        centroids = np.where(known[:, None], self.centroids[np.where(known, rows, 0)], self.common[code])
+        return like(centroids, x)
 
-    def _where(self, codes: NDArray[Any]) -> Integers:
-        """The number of each row's parent, -1 where it was never seen."""
-        parents = codes[:, -self.keys.shape[1] :].astype(np.int64)
-        known, asked = (_as_one(keys) for keys in (self.keys, parents))
-        place = np.searchsorted(known, asked)
-        place[place == len(known)] = 0
-        return np.where(known[place] == asked, place, -1)
+    def _parents_of(self, codes: NDArray[Any]) -> Integers:
+        """The index of each row's parent, -1 if the fit did not have it."""
+        prefixes = codes[:, -self.keys.shape[1] :].astype(np.int64)
+        known, wanted = (_as_one(keys) for keys in (self.keys, prefixes))
+        index = np.searchsorted(known, wanted)
+        index[index == len(known)] = 0
+        return np.where(known[index] == wanted, index, -1)
 
     def _book(self, parent: int) -> NDArray[Any]:
         return self.common if parent < 0 else self.centroids[self.starts[parent] : self.starts[parent + 1]]
@@ -90,14 +90,14 @@ class ParentBooks:
 
 @dataclass(frozen=True)
 class PerParent:
-    """The third level of RQ-OPQ: a Euclidean k-means of its own under each parent prefix.
+    """The third level of RQ-OPQ: a separate Euclidean k-means under each parent prefix.
 
-    A parent with at most `size` rows gives each of them a code of its own, in row order, and its vector as centroid,
-    so nothing is left of it to pass on; a larger one is clustered. Fitting works parent by parent on rows brought to
-    one place (its statistics do not add); tokens are local codes 0..size-1.
+    A parent with at most `size` rows gives each row a separate code, in row order, and the row as its centroid, so that
+    the residual is zero; a larger parent is clustered. The statistics of this level do not add: the rows of a parent
+    are fitted together in memory. Tokens are local codes 0..size-1.
 
     parents    "prefix": all tokens so far (inferred to be what the paper used); "last": the last token alone.
-    Rows under a parent never seen take the nearest centroid of a codebook fitted to all rows (inferred).
+    Rows under an unknown parent take the nearest centroid of a codebook fitted to all rows (inferred).
     """
 
     size: int
@@ -121,13 +121,13 @@ class PerParent:
         self.check(rows.shape, rows.width, run)
         common = KMeans(min(self.size, rows.shape[0]), "euclidean", iterations=self.iterations).fit(rows, run)
         spare = np.resize(common.centroids, (self.size, rows.shape[1]))  # fewer rows than codes: repeat
-        keys, where = np.unique(self._parents(rows.codes()), axis=0, return_inverse=True)
-        order = np.argsort(where.ravel(), kind="stable")
-        count = np.bincount(where.ravel(), minlength=len(keys))
+        keys, parent_of = np.unique(self._parents(rows.codes()), axis=0, return_inverse=True)
+        order = np.argsort(parent_of.ravel(), kind="stable")
+        count = np.bincount(parent_of.ravel(), minlength=len(keys))
         run.progress.start(f"level {rows.width + 1}", rows.shape[0])
         books: list[NDArray[Any]] = []
-        for first, last, picked in _together(count, order):
-            x = rows.take(picked)
+        for first, last, numbers in _batches(count, order):
+            x = rows.take(numbers)
             ends = np.cumsum(count[first:last])
             for parent, (start, end) in enumerate(zip(ends - count[first:last], ends, strict=True), first):
                 books.append(self._cluster(x[start:end], rows, run, parent))
@@ -154,20 +154,20 @@ class PerParent:
             return x
         seed = FitContext(seed=int(np.random.SeedSequence((run.seed, rows.width, parent)).generate_state(1)[0]))
         large = len(x) * x.shape[1] * self.size >= WORTH_MOVING
-        own = rows.rows_of(x) if large and isinstance(rows, MakesRows) else LocalRows(ArraySource(x))
-        return KMeans(self.size, "euclidean", iterations=self.iterations).fit(own, seed).centroids
+        children = rows.rows_of(x) if large and isinstance(rows, MakesRows) else LocalRows(ArraySource(x))
+        return KMeans(self.size, "euclidean", iterations=self.iterations).fit(children, seed).centroids
 
 
-def _groups(where: Integers) -> Iterator[tuple[int, Integers]]:
-    """(value, rows with it) for every different value."""
-    order = np.argsort(where, kind="stable")
-    values, first = np.unique(where[order], return_index=True)
+def _groups(numbers: Integers) -> Iterator[tuple[int, Integers]]:
+    """(number, the rows that have it) for every distinct number."""
+    order = np.argsort(numbers, kind="stable")
+    values, first = np.unique(numbers[order], return_index=True)
     for value, rows in zip(values, np.split(order, first[1:]), strict=True):
         yield int(value), rows
 
 
-def _together(count: Integers, order: Integers) -> Iterator[tuple[int, int, Integers]]:
-    """(first parent, last parent + 1, their rows), as many parents at a time as fit AT_ONCE rows."""
+def _batches(count: Integers, order: Integers) -> Iterator[tuple[int, int, Integers]]:
+    """(first parent, last parent + 1, their rows), as many parents at a time as have AT_ONCE rows together."""
     ends = np.cumsum(count)
     first, done = 0, 0
     while first < len(count):
