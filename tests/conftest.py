@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from browser import browser as browser  # fixtures for whoever asks for a page
@@ -25,7 +26,10 @@ def rng():
 def demo(tmp_path_factory):
     """What `sidkit demo` prints for a small shop, and the folder it ran in; its files are in "a shop" there."""
     folder = tmp_path_factory.mktemp("demo")
-    return sidkit("demo", "--items", "600", "-o", "a shop", cwd=folder), folder
+    output = sidkit("demo", "--items", "600", "-o", "a shop", cwd=folder)
+    sequences = folder / "a shop" / "sequences.parquet"
+    pq.write_table(pq.read_table(sequences).slice(0, 200), sequences)  # enough visitors to train on
+    return output, folder
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def bucket(monkeypatch):
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    urlopen(f"http://{host}:{port}/moto-api/reset", data=b"")  # what earlier tests wrote in this process
+    urlopen(f"http://{host}:{port}/moto-api/reset", data=b"").close()  # what earlier tests wrote in this process
     options = f"?endpoint_override={host}:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
     locate(f"s3://shop/x{options}").system.create_dir("shop")
     yield "s3://shop/{}" + options

@@ -74,7 +74,7 @@ def train(
     from ..retriever.trainer import train as run
     from ..retriever.trainer import train_seeds
     from ..sids.table import SidTable
-    from .printing import print_figures
+    from .printing import command_line, print_figures
     from .terminal import Terminal
 
     if precision not in ("auto", "bfloat16", "float32"):
@@ -101,7 +101,8 @@ def train(
         print(json.dumps({"output": str(output), **facts, "counting": simple}))
         return
     print_figures(means, facts["users"], simple, chosen if seeds else (), stds)
-    print(f"\n{done}, {facts['seconds']:,.0f} s; wrote {output}; next: sidkit evaluate {output} {sequences}")
+    following = command_line("evaluate", output, sequences)
+    print(f"\n{done}, {facts['seconds']:,.0f} s; wrote {output}; next: {following}")
 
 
 def _seeds(seed: int | None, seeds: str | None, at_once: int | None) -> list[int]:
