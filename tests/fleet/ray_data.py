@@ -12,7 +12,7 @@ import pytest
 
 from sidkit.data.embeddings import open_embeddings
 from sidkit.rows.local import LocalRows
-from sidkit.stages.product import OPQ
+from sidkit.stages.opq import OPQ
 from sidkit.tokenizer.recipes import recipe
 
 needs_ray = [
