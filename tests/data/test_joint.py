@@ -107,7 +107,7 @@ def test_one_source_in_float64_makes_all_float64(rows):
 def test_sources_must_fit_together(rows):
     with pytest.raises(InputError, match="need one dimension; these have: items 16, queries 5"):
         Joint([("items", ArraySource(rows)), ("queries", ArraySource(rows[:, :5]))])
-    with pytest.raises(SpecError, match=r"a role of its own.*got items, items"):
+    with pytest.raises(SpecError, match=r"a different role.*got items, items"):
         Joint([("items", ArraySource(rows)), ("items", ArraySource(rows))])
     with pytest.raises(InputError, match="no embeddings to join"):
         Joint([])
@@ -205,7 +205,7 @@ def test_several_files_are_items_and_queries_unless_roles_are_given(files):
         ),
         (("items.parquet", "queries.parquet", "--roles", "items"), "there are 2 files of embeddings; --roles has 1"),
         (("items.parquet", "queries.parquet", "--roles", "a,b"), "one of the roles must be items"),
-        (("items.parquet", "queries.parquet", "--roles", "items,items"), "a role of its own"),
+        (("items.parquet", "queries.parquet", "--roles", "items,items"), "a different role"),
         (("items.parquet", "queries.parquet", "--ray"), "--ray fits one file"),
     ],
 )

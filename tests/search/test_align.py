@@ -16,7 +16,7 @@ from sidkit.search.align import Alignment, AlignPlan, Projection
 from sidkit.search.align_job import Keywords, align, write_aligned
 from sidkit.search.baselines import nearest_lists
 from sidkit.search.metrics import ranks_of, totals
-from toyshop import D, embeddings, shop_tables, write_shop
+from toyshop import D, embeddings, shop_tables, write_shop, write_vectors
 
 torch = pytest.importorskip("torch")
 PLAN = AlignPlan(dimensions=24, batch=64, negatives=64, epochs=3, held_out=0.1, learning_rate=0.01)
@@ -188,6 +188,8 @@ def test_keywords_are_mixed_into_aligned_vectors(shop, made, tmp_path):
     assert np.array_equal(loaded.queries(shop["query_source"].array, texts), fused.queries)
     with pytest.raises(InputError, match="uses keywords: give a text for each of 240 queries, not none"):
         loaded.queries(shop["query_source"].array)
+    with pytest.raises(InputError, match=r"1 keywords have vectors of shape \(1, 3\); embed them .* in 32 dimensions"):
+        align(**shop, plan=PLAN, keywords=Keywords(("red",), np.ones((1, 3))))
 
 
 def test_the_folder_is_read_by_fit_and_its_projection_embeds_new_queries(made, tmp_path):
@@ -214,6 +216,35 @@ def test_the_command_reports_recall_before_and_after(tmp_path):
     assert facts["recall"]["after"] > facts["recall"]["before"]
     assert f"{facts['recall']['before']:.4f} before, {facts['recall']['after']:.4f} after" in told
     assert facts["pairs"]["query_item"] > 500
+
+
+def test_the_command_mixes_keywords_in(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from sidkit.cli import app
+
+    pytest.importorskip("ahocorasick")
+    write_shop(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = ["hammer drill", "garden hose", "red"]
+    write_vectors("keywords-emb.parquet", "item_id", words, np.random.default_rng(0).normal(size=(3, D)).astype("f4"))
+    files = ("--items-embeddings", "items-emb.parquet", "--queries-embeddings", "queries-emb.parquet")
+    options = ("--dimensions", "24", "--batch", "64", "--epochs", "1", "--keywords", "keywords-emb.parquet", "--json")
+    done = CliRunner().invoke(app, ["search", "align", "shop", *files, "-o", "aligned", *options])
+    assert json.loads(done.stdout)["keywords"] == 3, done.output
+    loaded = Alignment.load("aligned")
+    assert loaded.keywords.keywords == tuple(words)
+    x = embeddings()[1][:2]
+    assert not np.allclose(loaded.queries(x, ["red thing", "thing"])[0], loaded.query(x)[0])
+    assert np.array_equal(loaded.queries(x, ["red thing", "thing"])[1], loaded.query(x)[1])
+    write_vectors("keywords-emb.parquet", "item_id", [1, 2], np.ones((2, D), "f4"))
+    done = CliRunner().invoke(app, ["search", "align", "shop", *files, "-o", "aligned", *options])
+    assert "must be the keywords; embed them with --id-column keyword" in str(done.exception)
+
+
+def test_a_loss_that_is_no_number_ends_the_training(shop):
+    with pytest.raises(SpecError, match="the loss became nan in epoch"):
+        align(**shop, plan=replace(PLAN, learning_rate=1e30), device="cpu")
 
 
 def test_wrong_plans_and_inputs_are_named(shop, tmp_path):

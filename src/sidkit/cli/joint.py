@@ -46,7 +46,7 @@ def joint_roles(paths: list[str], queries: str | None, roles: str | None, repeat
         hint = "name a role for each, as --roles items,queries,..." if roles is None else f"--roles has {len(names)}"
         raise SpecError(f"there are {len(files)} files of embeddings; {hint}")
     if len(set(names)) < len(names) or not all(names):
-        raise SpecError(f"every file needs a role of its own, such as items and queries; got {', '.join(names)}")
+        raise SpecError(f"every file needs a different role, such as items and queries; got {', '.join(names)}")
     if ITEMS not in names:
         raise SpecError(f"one of the roles must be {ITEMS}, which the figures are of; got {', '.join(names)}")
     if repeats is not None and len(files) == 1:

@@ -44,11 +44,11 @@ class Joint:
         if not roles:
             raise InputError("there are no embeddings to join")
         if not all(roles) or len(set(roles)) < len(roles):
-            raise SpecError(f"every file needs a role of its own, such as items and queries; got {', '.join(roles)}")
+            raise SpecError(f"every file needs a different role, such as items and queries; got {', '.join(roles)}")
         widths = {role: source.shape[1] for role, source in self.members}
         if len(set(widths.values())) > 1:
-            told = ", ".join(f"{role} {width}" for role, width in widths.items())
-            raise InputError(f"embeddings that are fitted together need one dimension; these have: {told}")
+            listed = ", ".join(f"{role} {width}" for role, width in widths.items())
+            raise InputError(f"embeddings that are fitted together need one dimension; these have: {listed}")
 
     @cached_property
     def starts(self) -> list[int]:
@@ -180,8 +180,8 @@ def counts_of(source: Any, column: str) -> NDArray[np.int64]:
         raise InputError("repeats come from a column of a Parquet file, and these embeddings have none")
     values = pa.chunked_array([chunk for path in paths for chunk in _column(path, column).chunks])
     if not pa.types.is_integer(values.type) or values.null_count:
-        held = f"{values.type} with {values.null_count} nulls"
-        raise InputError(f"repeats must be whole numbers; {column!r} in {paths[0].name} holds {held}")
+        contents = f"{values.type} with {values.null_count} nulls"
+        raise InputError(f"repeats must be whole numbers; {column!r} in {paths[0].name} holds {contents}")
     return np.asarray(values.to_numpy()).astype(np.int64)
 
 

@@ -113,12 +113,12 @@ class Projection:
         out = np.empty((len(x), self.shape[1]), np.float32)
         block = np.zeros((BLOCK, self.shape[0]), np.float32)
         for start in range(0, len(out), BLOCK):
-            some = np.asarray(x[start : start + BLOCK], np.float32)
-            block[: len(some)] = unit(some)
+            rows = np.asarray(x[start : start + BLOCK], np.float32)
+            block[: len(rows)] = unit(rows)
             y = block @ self.weights["linear"]
             if "hidden" in self.weights:
                 y += np.maximum(block @ self.weights["hidden"] + self.weights["bias"], 0.0) @ self.weights["out"]
-            out[start : start + len(some)] = unit(y * block.any(axis=1, keepdims=True))[: len(some)]
+            out[start : start + len(rows)] = unit(y * block.any(axis=1, keepdims=True))[: len(rows)]
         return out
 
 

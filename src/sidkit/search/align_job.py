@@ -18,6 +18,7 @@ from ..files.atomic import replace_folder
 from ..geometry import unit
 from ..progress import Progress, Silent
 from .align import FOLDER, Alignment, AlignPlan, KeywordVectors
+from .keywords import Matcher, require_share
 from .pairs import Clicks, PairOptions, Pairs, clicks_of, pairs_of
 
 __all__ = ["Aligned", "Keywords", "align", "write_aligned"]
@@ -78,25 +79,18 @@ def align(
     x, y = (_read(source, report) for source in (query_source, item_source))
     if x.shape[1] != y.shape[1]:
         raise InputError(f"the queries' embeddings have {x.shape[1]} dimensions, the items' {y.shape[1]}")
+    if keywords is not None:
+        _require_keywords(keywords, x.shape[1])
     clicks = clicks_of(log, item_source.ids, texts, pairs.order_weight)
     clicks = clicks.part(np.any(x, axis=1)[clicks.query] & np.any(y, axis=1)[clicks.item])
-    held = _held_out(clicks, plan)
+    held_out = _held_out(clicks, plan)
     shape = len(x), len(y)
-    used, measured = (pairs_of(clicks.part(mask), shape, pairs) for mask in (~held, held))
+    used, measured = (pairs_of(clicks.part(mask), shape, pairs) for mask in (~held_out, held_out))
     trained = train(unit(x), unit(y), used, measured.query_item, plan, device, report)
     alignment = Alignment(trained.query, trained.item, plan)
     alignment = replace(alignment, keywords=_aligned(keywords, alignment))
-    item_texts = _texts_of(items, item_source.ids) if keywords else None
-    made = Aligned(alignment, item_source.ids, alignment.items(y, item_texts), query_source.ids,
-                   alignment.queries(x, texts if keywords else None), records)  # fmt: skip
-    found = measured.query_item
-    recall = {
-        "before": _recall(unit(x), unit(y), found),
-        "after": _recall(made.queries, made.items, found),
-        "cut": CUT,
-        "pairs": len(found.left),
-        "queries": len(np.unique(found.left)),
-    }
+    aligned_items = alignment.items(y, _texts_of(items, item_source.ids) if keywords else None)
+    aligned_queries = alignment.queries(x, texts if keywords else None)
     facts = {
         "items": shape[1],
         "queries": shape[0],
@@ -105,10 +99,17 @@ def align(
         "pair_options": asdict(pairs),
         "history": trained.history,
         "best_epoch": trained.best,
-        "recall": recall,
+        "recall": {
+            "before": _recall(unit(x), unit(y), measured.query_item),
+            "after": _recall(aligned_queries, aligned_items, measured.query_item),
+            "cut": CUT,
+            "pairs": len(measured.query_item.left),
+            "queries": len(np.unique(measured.query_item.left)),
+        },
         "keywords": len(keywords.keywords) if keywords else 0,
     }
-    return replace(made, alignment=replace(alignment, facts=facts))
+    alignment = replace(alignment, facts=facts)
+    return Aligned(alignment, item_source.ids, aligned_items, query_source.ids, aligned_queries, records)
 
 
 def write_aligned(made: Aligned, output: Path) -> None:
@@ -176,6 +177,17 @@ def _held_out(clicks: Clicks, plan: AlignPlan) -> NDArray[np.bool_]:
     count = min(max(1, round(plan.held_out * len(asked))), MOST_HELD_OUT, len(asked) - 1)
     chosen = np.random.default_rng([plan.seed, 0]).choice(asked, count, replace=False)
     return np.isin(clicks.query, chosen)
+
+
+def _require_keywords(keywords: Keywords, d: int) -> None:
+    """An error for what would end the work after the training."""
+    require_share(keywords.weight)
+    Matcher(keywords.keywords)
+    if np.shape(keywords.vectors) != (len(keywords.keywords), d):
+        raise InputError(
+            f"{len(keywords.keywords)} keywords have vectors of shape {np.shape(keywords.vectors)}; "
+            f"embed them as the items were, in {d} dimensions"
+        )
 
 
 def _aligned(keywords: Keywords | None, alignment: Alignment) -> KeywordVectors | None:

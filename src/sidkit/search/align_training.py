@@ -64,27 +64,29 @@ def train(
     steps = -(-len(pairs.query_item.left) // plan.batch)
     batches = {name: _batches(term.pairs, plan.batch, rng) for name, term in terms.items()}
     history = [_recall(towers, x, held_out)]
-    kept, best = _copy(towers), 0
+    weights_of_best, best = _copy(towers), 0
     report.start("align", plan.epochs * steps * plan.batch)
     for epoch in range(1, plan.epochs + 1):
-        total = 0.0
+        total = torch.zeros((), dtype=torch.float64, device=at)
         for _ in range(steps):
             loss = _loss(towers, x, terms, batches, plan, rng)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            total += float(loss.detach())
+            total += loss.detach()
             report.advance(plan.batch)
-        if not np.isfinite(total):
-            raise SpecError(f"the loss became {total} in epoch {epoch}; lower the learning rate")
+        mean = float(total) / steps
+        if not np.isfinite(mean):
+            raise SpecError(f"the loss became {mean} in epoch {epoch}; lower the learning rate")
         history.append(_recall(towers, x, held_out))
-        report.note(f"epoch {epoch}, loss {total / steps:.4f}, recall@{CUT} {history[-1]:.4f}")
+        report.note(f"epoch {epoch}, loss {mean:.4f}, recall@{CUT} {history[-1]:.4f}")
         if history[-1] > history[best]:
-            kept, best = _copy(towers), epoch
+            weights_of_best, best = _copy(towers), epoch
         if epoch - best >= plan.patience:
             break
-    query = Projection(kept["query"])
-    return Trained(query, query if plan.towers == "shared" else Projection(kept["item"]), history, best)
+    query = Projection(weights_of_best["query"])
+    item = query if plan.towers == "shared" else Projection(weights_of_best["item"])
+    return Trained(query, item, history, best)
 
 
 def hits_at(queries: Tensor, items: Tensor, pairs: Pairs, cut: int = CUT) -> int:
@@ -225,8 +227,8 @@ def _gram(rows: NDArray[np.float32]) -> NDArray[np.float64]:
     """The sum of the outer products of the rows: (n, d) -> (d, d)."""
     gram = np.zeros((rows.shape[1], rows.shape[1]))
     for start in range(0, len(rows), ROWS):
-        some = rows[start : start + ROWS].astype(np.float64)
-        gram += some.T @ some
+        block = rows[start : start + ROWS].astype(np.float64)
+        gram += block.T @ block
     return gram
 
 

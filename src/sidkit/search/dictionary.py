@@ -73,16 +73,16 @@ def dictionary(items: Any, least: int = 5, most: int = 20_000, feeds: Iterable[F
     columns = {"brand", "title", "keywords"} | {feed.field for feed in feeds}
     names = [name for name in items.column_names if name in columns]
     rows: Rows = items.select(names).to_pylist()
-    kept: dict[str, tuple[str, int]] = {}
+    chosen: dict[str, tuple[str, int]] = {}
     for feed in feeds:
         if feed.field not in names:
             continue
         for keyword, count in RULES[feed.rule](rows, feed).items():
-            if count >= least and keyword not in kept and 0 < len(keyword.split()) <= LONGEST:
-                kept[keyword] = feed.type, count
-    if not kept:
+            if count >= least and keyword not in chosen and 0 < len(keyword.split()) <= LONGEST:
+                chosen[keyword] = feed.type, count
+    if not chosen:
         raise InputError(f"no keyword occurs in {least} items; lower the least, or give a larger catalogue")
-    ordered = sorted(kept.items(), key=lambda one: (-one[1][1], one[0]))[:most]
+    ordered = sorted(chosen.items(), key=lambda one: (-one[1][1], one[0]))[:most]
     return pa.table(
         {
             "keyword": [keyword for keyword, _ in ordered],
@@ -147,7 +147,7 @@ def _unigrams(rows: Rows, feed: Feed) -> Counter[str]:
 
 
 def _sequences(words: list[str], lengths: tuple[int, ...]) -> Iterator[str]:
-    """Sequences of so many words that begin and end with a word of letters that is no filler."""
+    """Sequences of n words that begin and end with a word of letters that is no filler and no unit."""
     for n in lengths:
         for start in range(len(words) - n + 1):
             ends = words[start], words[start + n - 1]
@@ -157,7 +157,7 @@ def _sequences(words: list[str], lengths: tuple[int, ...]) -> Iterator[str]:
 
 FILLERS = {
     "a", "an", "and", "as", "at", "by", "for", "from", "in", "is", "it", "no", "not", "of", "off", "on", "or", "set",
-    "the", "to", "up", "with", "without",
+    "the", "to", "up", "with", "without", "sq", "cu", *UNITS.split("|"),
 }  # fmt: skip
 RULES: dict[str, Callable[[Rows, Feed], Counter[str]]] = {
     "value": _value,

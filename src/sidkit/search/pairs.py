@@ -191,8 +191,8 @@ def _strongest(matrix: Any, k: int) -> Any:
     row, column, weight = _entries(matrix)
     order = np.lexsort((column, -weight, row))
     rank = np.arange(len(order)) - np.searchsorted(row[order], row[order])
-    kept = order[rank < k]
-    return coo_array((weight[kept], (row[kept], column[kept])), matrix.shape).tocsr()
+    strongest = order[rank < k]
+    return coo_array((weight[strongest], (row[strongest], column[strongest])), matrix.shape).tocsr()
 
 
 def _alike(matrix: Any, per_column: int | None, neighbours: int) -> Any:

@@ -23,10 +23,10 @@ def is_unspaced(character: str) -> bool:
 
 def terms(text: str) -> list[str]:
     """The terms that BM25 counts: words; of Chinese and Japanese, where words are not marked, pairs of characters."""
-    found = []
+    words_and_pairs = []
     for word in _WORD.findall(text.lower()):
         if len(word) > 2 and is_unspaced(word[0]):
-            found += [word[i : i + 2] for i in range(len(word) - 1)]
+            words_and_pairs += [word[i : i + 2] for i in range(len(word) - 1)]
         else:
-            found.append(word)
-    return found
+            words_and_pairs.append(word)
+    return words_and_pairs

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...errors import InputError
 from ..options import Device, Json, Output
 from ..outputs import require_folder
 from ..parsing import require_seed
@@ -128,7 +129,9 @@ def _keywords(path: str | None, weight: float) -> Any:
 
     require_share(weight)
     source = _embeddings(path)
-    words = tuple(str(word) for word in source.ids.to_pylist())
+    words = tuple(source.ids.to_pylist())
+    if not all(isinstance(word, str) for word in words):
+        raise InputError(f"the ids of {path} must be the keywords; embed them with --id-column keyword")
     return Keywords(words, next(iter(source.chunks(source.shape[0]))), weight)
 
 
