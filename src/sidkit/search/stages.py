@@ -59,6 +59,7 @@ def tables_of(corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan) 
     """For every field of a template what gives its tokens by row: of the query, the item, the user or the event."""
     text = plan.longest // 2
     queries, item_sids = tokens.texts(corpus.queries, text), tokens.sids(corpus.item_codes)
+    categories = tokens.texts(corpus.categories, text)
     offsets = tokens.sids(np.zeros((1, len(tokens.sizes)), np.int32))[0]
     history = ShortHistory(events.clicks, item_sids, plan.history)
     return {
@@ -66,11 +67,11 @@ def tables_of(corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan) 
         "query_sid": _rows(tokens.sids(corpus.query_codes)),
         "title": tokens.texts(corpus.titles, text),
         "item_sid": _rows(item_sids),
-        "category": tokens.texts(corpus.categories, text),
-        "query_category": tokens.texts(corpus.categories, text),
+        "category": categories,
+        "query_category": categories,
         "profile": tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
         "history": history,
-        "recent_queries": RecentQueries(events.queries, queries, plan.recent_queries),
+        "recent_queries": RecentQueries(events.queries, queries, tokens.eos, plan.recent_queries),
         "user_sid": UserSids(events.clicks, corpus.item_codes, offsets, plan.history, plan.long_history),
     }
 
@@ -78,7 +79,7 @@ def tables_of(corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan) 
 def training_stages(
     corpus: Corpus, templates: Mapping[str, Sequence[TemplateTask]], tokens: Tokens, plan: SearchPlan
 ) -> dict[str, Filled]:
-    """The examples of every stage."""
+    """The examples of every stage; those that would have an empty text are left out, and events without an item."""
     tables = tables_of(corpus, corpus.events, tokens, plan)
     rows = {
         "content": lambda task: content_rows(corpus, task),
@@ -87,7 +88,7 @@ def training_stages(
     }
     stages = {}
     for stage in STAGES:
-        tasks = [TaskExamples(task, _needed(rows[stage](task), task)) for task in templates[stage]]
+        tasks = [TaskExamples(task, _usable(rows[stage](task), task, tables, stage)) for task in templates[stage]]
         stages[stage] = Filled([one for one in tasks if len(one)], tables, tokens, plan.longest)
     return stages
 
@@ -109,18 +110,13 @@ def event_rows(events: Events) -> dict[str, Integers]:
 
 
 def content_rows(corpus: Corpus, task: TemplateTask) -> dict[str, Integers]:
-    """Of a task about queries the queries, about items the items; where it asks for a category, those that have one."""
+    """Of a task about queries the queries, about items the items; a query's category is that of its most frequent item."""
     if "query_category" in task.fields:
         query, item = _first_item(*corpus.pairs)
-        known = np.array([bool(corpus.categories[i]) for i in item], bool)
-        return {"query": query[known], "query_sid": query[known], "query_category": item[known]}
+        return {"query": query, "query_sid": query, "query_category": item}
     if task.fields & {"query", "query_sid"}:
         return {"query": corpus.training_queries, "query_sid": corpus.training_queries}
-    known = np.ones(len(corpus.titles), bool)
-    for name, texts in (("title", corpus.titles), ("category", corpus.categories)):
-        if name in task.fields:
-            known &= np.array([bool(text) for text in texts], bool)
-    items = np.flatnonzero(known)
+    items = np.arange(len(corpus.titles))
     return {"title": items, "item_sid": items, "category": items}
 
 
@@ -128,12 +124,20 @@ def _pair_rows(query: Integers, item: Integers) -> dict[str, Integers]:
     return {"query": query, "query_sid": query, "title": item, "item_sid": item, "category": item}
 
 
-def _needed(rows: Mapping[str, Integers], task: TemplateTask) -> dict[str, Integers]:
-    return {name: rows[name] for name in sorted(task.fields)}
+def _usable(
+    rows: Mapping[str, Integers], task: TemplateTask, tables: Mapping[str, Any], stage: str
+) -> dict[str, Integers]:
+    """The rows of the task's fields where none of its texts is empty; a personal input may lack texts, its output not."""
+    needed = {name: rows[name] for name in sorted(task.fields)}
+    usable = np.ones(len(next(iter(needed.values()))), bool)
+    for name in sorted(task.outputs if stage == "personal" else task.fields):
+        usable &= (needed[name] >= 0) & (np.diff(tables[name].starts)[needed[name]] > 0)
+    return {name: index[usable] for name, index in needed.items()}
 
 
 def _first_item(query: Integers, item: Integers) -> tuple[Integers, Integers]:
-    """Every query of the pairs once, with the item that stands most often with it; of equals the first by row."""
+    """Every query of the pairs once, with its most frequent known item; of equals the first by row."""
+    query, item = query[item >= 0], item[item >= 0]
     if not len(query):
         return query, item
     pairs, counts = np.unique(np.stack([query, item], 1), axis=0, return_counts=True)
