@@ -48,10 +48,10 @@ def test_encoding_gives_the_tokens_of_the_fit(rng, make, dtype):
 @pytest.mark.parametrize("make", RECIPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_chunk_size_changes_no_token(rng, make, dtype):
-    X = rng.normal(size=(5000, 12)).astype(dtype)
-    whole = make(sizes=(32, 16, 4), iterations=8).fit(X, seed=1)
-    for chunk in (97, 1024, 4999):
-        parts = make(sizes=(32, 16, 4), iterations=8).fit(rows_in_chunks(X, chunk), seed=1)
+    X = rng.normal(size=(1500, 12)).astype(dtype)
+    whole = make(sizes=(32, 16, 4), iterations=6).fit(X, seed=1)
+    for chunk in (97, 1024, 1499):
+        parts = make(sizes=(32, 16, 4), iterations=6).fit(rows_in_chunks(X, chunk), seed=1)
         assert np.array_equal(parts.fit_codes, whole.fit_codes)
         for a, b in zip(parts.codebooks, whole.codebooks, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
