@@ -53,7 +53,18 @@ def find_bad_rows(
 def require_good_rows(
     source: Source, progress: Progress | None = None, look: Look | None = None, dtype: Any = None
 ) -> None:
-    """An error that counts the bad rows and names the first few, if there are any. Rows once checked are not read."""
+    """An error that counts the bad rows and names the first few, if there are any. Rows once checked are not read.
+
+    Of a source made of others (`through`), each is checked once, however often its rows come, unless look is given.
+    """
+    if look is None and (through := getattr(source, "through", None)) is not None:
+
+        def checked(part: Source) -> Source:
+            require_good_rows(part, progress, dtype=dtype)
+            return part
+
+        through(checked)
+        return
     if getattr(source, "checked", False) and look is None and dtype in (None, source.dtype):
         (progress or Silent()).advance(source.shape[0])
         return
