@@ -159,10 +159,8 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_state(tmp_path, tmp_path_f
     """Each state is one number, in the facts and all over a large array: a torn one would disagree with itself."""
     with Warm("import sidkit.files.checkpoint", tmp_path_factory.mktemp("warm")) as warm:
         for delay in (0.0, 0.003, 0.011, 0.02):
-            warm.output.unlink(missing_ok=True)
             child = warm.start(WRITER, tmp_path)
-            while not warm.output.exists() or len(lines := warm.output.read_text().split()) < 3:
-                time.sleep(0.001)
+            lines = child.lines(3)
             time.sleep(delay)
             assert child.kill()
             arrays, facts = Checkpoint(tmp_path, "mine").load("k")

@@ -97,7 +97,7 @@ def test_a_discarded_folder_is_gone_whole_even_if_removing_it_is_cut_short(tmp_p
     discard(folder)
     assert not folder.exists()
     assert len(list(tmp_path.iterdir())) == 1  # hidden, for the next writer to sweep away
-    discard(folder)  # nothing to do, nothing said
+    discard(folder)  # nothing to do, nothing printed
 
 
 def test_other_files_of_a_folder_survive_whatever_happens(tmp_path, monkeypatch):

@@ -48,12 +48,12 @@ def test_encoding_gives_the_tokens_of_the_fit(rng, make, dtype):
 @pytest.mark.parametrize("make", RECIPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_chunk_size_changes_no_token(rng, make, dtype):
-    X = rng.normal(size=(1500, 12)).astype(dtype)
-    whole = make(sizes=(32, 16, 4), iterations=6).fit(X, seed=1)
-    for chunk in (97, 1024, 1499):
+    X = rng.normal(size=(900, 12)).astype(dtype)
+    complete = make(sizes=(32, 16, 4), iterations=6).fit(X, seed=1)
+    for chunk in (97, 512, 899):
         parts = make(sizes=(32, 16, 4), iterations=6).fit(rows_in_chunks(X, chunk), seed=1)
-        assert np.array_equal(parts.fit_codes, whole.fit_codes)
-        for a, b in zip(parts.codebooks, whole.codebooks, strict=True):
+        assert np.array_equal(parts.fit_codes, complete.fit_codes)
+        for a, b in zip(parts.codebooks, complete.codebooks, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
@@ -355,11 +355,11 @@ def test_a_tokenizer_is_a_value():
 def test_a_vector_keeps_its_sid_in_any_company(rng):
     X = rng.normal(size=(20_000, 37)).astype(np.float32)
     fitted = sidkit.prq_kmeans((300, 100, 50), iterations=2).fit(X)
-    whole = fitted.encode(X)
+    complete = fitted.encode(X)
     for n in (1, 7, 256, 4096):
         parts = [fitted.encode(X[i : i + n]) for i in range(0, min(len(X), 300 * n), n)]
         parts = np.concatenate(parts)
-        assert np.array_equal(parts, whole[: len(parts)])
+        assert np.array_equal(parts, complete[: len(parts)])
 
 
 def test_no_centroid_starts_empty_while_the_draw_holds_different_rows(rng):
