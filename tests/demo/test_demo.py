@@ -1,4 +1,4 @@
-"""The made-up shop."""
+"""The simulated shop of the demo."""
 
 from __future__ import annotations
 

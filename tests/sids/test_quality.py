@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sidkit
-from sidkit.sids.quality import gini, perplexity
+from sidkit.sids.quality import gini
 
 # Six items, sizes (2, 3): SIDs (0,0) (0,0) (0,1) (1,2) (1,2) (1,2)
 CODES = np.array([[0, 0], [0, 0], [0, 1], [1, 2], [1, 2], [1, 2]])
@@ -56,8 +56,8 @@ def test_unused_prefixes_do_not_enter_the_gini():
 
 
 def test_perplexity_counts_the_codes_in_effective_use():
-    assert perplexity(np.array([7, 7, 7, 7, 0, 0])) == pytest.approx(4.0)
-    assert perplexity(np.array([9])) == 1.0
+    codes = np.repeat([[0, 3], [1, 3], [2, 3], [3, 3]], 7, axis=0)
+    assert sidkit.quality(codes, (6, 4))["perplexity"] == pytest.approx([4.0, 1.0])
 
 
 def test_spaces_too_large_for_63_bits_are_counted_right(rng):

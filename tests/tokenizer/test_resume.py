@@ -48,7 +48,7 @@ def always_due(monkeypatch):
 @pytest.mark.parametrize("name", SPECS)
 def test_a_fit_stopped_at_any_pass_resumes_to_the_same_bits(name, rng, tmp_path, always_due):
     X = rng.normal(size=(200, 8)).astype(np.float32)
-    whole = SPECS[name].fit(X, seed=2)
+    complete = SPECS[name].fit(X, seed=2)
     for passes in (1, 3, 5, 8):
         folder = tmp_path / str(passes)
         try:
@@ -56,10 +56,10 @@ def test_a_fit_stopped_at_any_pass_resumes_to_the_same_bits(name, rng, tmp_path,
         except Stop:
             assert any(folder.iterdir())
         again = SPECS[name].fit(X, seed=2, checkpoint=folder)
-        for ours, theirs in zip(again.stages, whole.stages, strict=True):
+        for ours, theirs in zip(again.stages, complete.stages, strict=True):
             for key, array in theirs.arrays.items():
                 assert np.array_equal(ours.arrays[key], array), key
-        assert np.array_equal(again.fit_codes, whole.fit_codes)
+        assert np.array_equal(again.fit_codes, complete.fit_codes)
 
 
 def test_finished_levels_are_not_fitted_again(rng, tmp_path, always_due):
@@ -121,14 +121,13 @@ def test_kill_9_at_random_moments_changes_nothing(rng, tmp_path, warm):
 def test_kill_9_at_random_moments_of_an_encoding_changes_nothing(rng, tmp_path, warm):
     """The same for encoding, with small windows so that many of them are written."""
     np.save(tmp_path / "x.npy", rng.normal(size=(20_000, 16)).astype(np.float32))
-    some = rng.normal(size=(3000, 16)).astype(np.float32)
-    sidkit.prq_kmeans(sizes=(32, 32, 32), iterations=2).fit(some).save(tmp_path / "tok")
+    sample = rng.normal(size=(3000, 16)).astype(np.float32)
+    sidkit.prq_kmeans(sizes=(32, 32, 32), iterations=2).fit(sample).save(tmp_path / "tok")
     encode = ["encode", tmp_path / "tok", tmp_path / "x.npy"]
     warm.run(COMMAND, *encode, "-o", tmp_path / "whole.parquet")
     assert killed_runs(warm, rng, 12, *encode, "-o", tmp_path / "out.parquet") >= 5
     child = warm.start(COMMAND, *encode, "-o", tmp_path / "out.parquet", "--resume")
-    while not (tmp_path / "out.parquet.unfinished" / "rows-500").exists():
-        time.sleep(0.001)
+    child.until((tmp_path / "out.parquet.unfinished" / "rows-500").exists)
     assert child.kill()
     assert (tmp_path / "out.parquet.unfinished").exists()
     warm.run(COMMAND, *encode, "-o", tmp_path / "out.parquet", "--resume")
@@ -140,13 +139,13 @@ def test_windows_that_were_encoded_are_not_encoded_again(rng, tmp_path, monkeypa
     X = rng.normal(size=(1000, 8)).astype(np.float32)
     fitted = sidkit.prq_kmeans(sizes=(8, 4), iterations=2).fit(X)
     monkeypatch.setattr(sidkit.tokenizer.windows, "WINDOW", 300)
-    whole = fitted.encode(X, checkpoint=tmp_path / "c")
-    assert np.array_equal(whole, fitted.encode(X))
+    complete = fitted.encode(X, checkpoint=tmp_path / "c")
+    assert np.array_equal(complete, fitted.encode(X))
     (tmp_path / "c" / "rows-300").rename(tmp_path / "gone")
     seen = []
-    monkeypatch.setattr(type(fitted.chain), "tokens", lambda self, x, codes: seen.append(len(x)) or whole[300:600])
+    monkeypatch.setattr(type(fitted.chain), "tokens", lambda self, x, codes: seen.append(len(x)) or complete[300:600])
     ran = {}
-    assert np.array_equal(fitted.encode(X, checkpoint=tmp_path / "c", ran=ran), whole)
+    assert np.array_equal(fitted.encode(X, checkpoint=tmp_path / "c", ran=ran), complete)
     assert (seen, ran["device"]) == ([300], "cpu")
     fitted.encode(X, checkpoint=tmp_path / "c", ran=(nothing := {}))
     assert nothing == {}
