@@ -6,7 +6,7 @@ together when a batch is made, so tens of millions of examples take a few bytes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,27 +52,29 @@ class Filled:
 
     def take(self, index: Integers) -> TokenExamples:
         """The examples with these indices, in this order."""
+        outputs = self._by_task(index, lambda one, rows: self._filled(one, one.task.output, rows, None))
+        return TokenExamples(self.inputs(index), outputs)
+
+    def inputs(self, index: Integers) -> Ragged:
+        """The inputs alone: what is asked where the answer is not known."""
+        return self._by_task(index, lambda one, rows: self._filled(one, one.task.input, rows, self.bos))
+
+    def _by_task(self, index: Integers, filled: Callable[[TaskExamples, Integers], Ragged]) -> Ragged:
         which = np.searchsorted(self.starts, index, side="right") - 1
-        inputs, outputs, order = [], [], []
+        parts, order = [], []
         for number in np.unique(which):
             mine = np.flatnonzero(which == number)
-            rows = index[mine] - self.starts[number]
-            one = self.tasks[number]
-            inputs.append(self._filled(one, one.task.input, rows, self.longest, self.bos))
-            outputs.append(self._filled(one, one.task.output, rows, self.longest, None))
+            parts.append(filled(self.tasks[number], index[mine] - self.starts[number]))
             order.append(mine)
-        back = np.argsort(np.concatenate(order))
-        return TokenExamples(_stack(inputs).take(back), _stack(outputs).take(back))
+        return _stack(parts).take(np.argsort(np.concatenate(order)))
 
-    def _filled(
-        self, one: TaskExamples, parts: Sequence[tuple[str, str]], rows: Integers, longest: int, begin: int | None
-    ) -> Ragged:
+    def _filled(self, one: TaskExamples, parts: Sequence[tuple[str, str]], rows: Integers, begin: int | None) -> Ragged:
         n = len(rows)
         pieces = [_constant(n, begin)] if begin is not None else []
         for kind, value in parts:
             table = self.literals[value] if kind == "text" else self.tables[value]
             pieces.append(table.take(np.zeros(n, np.int64) if kind == "text" else one.rows[value][rows]))
-        return join([_cut(join(pieces), longest - 1), _constant(n, self.eos)])
+        return join([_cut(join(pieces), self.longest - 1), _constant(n, self.eos)])
 
 
 def join(parts: Sequence[Ragged]) -> Ragged:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import SpecError, did_you_mean
 
-__all__ = ["FIELDS", "STAGES", "TemplateTask", "read_templates"]
+__all__ = ["FIELDS", "STAGES", "TemplateTask", "read_templates", "template_file"]
 
 FIELDS = (
     "query", "query_sid", "title", "item_sid", "category", "query_category",
@@ -33,12 +33,18 @@ class TemplateTask:
         return {value for kind, value in (*self.input, *self.output) if kind == "field"}
 
 
-def read_templates(name: str) -> dict[str, tuple[TemplateTask, ...]]:
-    """The tasks of every stage: a language that sidkit brings ("en", "zh"), or the path of a TOML file."""
+def template_file(name: str) -> Path:
+    """The file of a language that sidkit brings ("en", "zh"), or the TOML file of this path."""
     known = sorted(path.stem for path in FOLDER.glob("*.toml"))
     path = FOLDER / f"{name}.toml" if name in known else Path(name)
     if not path.is_file():
         raise SpecError(f"no templates {name!r}{did_you_mean(name, known)} (known: {', '.join(known)}, or a TOML file)")
+    return path
+
+
+def read_templates(name: str) -> dict[str, tuple[TemplateTask, ...]]:
+    """The tasks of every stage: of a language that sidkit brings ("en", "zh"), or of a TOML file."""
+    path = template_file(name)
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
