@@ -72,7 +72,7 @@ GROUPS = {
         ),
     ),
     "search": Group(
-        "Generative search: queries and items share one set of semantic IDs.",
+        "Generative search: queries and items share semantic IDs.",
         (
             Command(search_demo, "Run every step once, from a simulated shop to an answer"),
             Command(simulate, "Simulate a shop and a log of searches"),
