@@ -28,19 +28,20 @@ class Past:
     last: Integers  # (n,)
 
     def latest(self, rows: Integers, count: int) -> tuple[Integers, Integers]:
-        """The latest `count` values before these events, (len(rows), count), -1 for none; and how many there were."""
-        at = self.last[rows, None] - count + np.arange(count)
-        there = at >= self.first[rows, None]
-        known = np.where(there, self.values[np.where(there, at, 0)] if len(self.values) else -1, -1)
-        return known, there.sum(1)
+        """The latest `count` values before these events, (len(rows), count), -1 for none; and their number (rows,)."""
+        index = self.last[rows, None] - count + np.arange(count)
+        exists = index >= self.first[rows, None]
+        latest = np.where(exists, self.values[np.where(exists, index, 0)] if len(self.values) else -1, -1)
+        return latest, (latest >= 0).sum(1)
 
 
 def past_of(user: Integers, time: Integers, value_user: Integers, value_time: Integers, values: Integers) -> Past:
     """What of the values, each of a user and a time, came before events of a user and a time; equal times do not count.
 
-    A user below 0 is nobody: such events have no past, and such values are left out.
+    A user below 0 is nobody: such events have no past, and such values are left out. So are values below 0: items that
+    are not in the catalogue.
     """
-    kept = value_user >= 0
+    kept = (value_user >= 0) & (values >= 0)
     users, times = np.concatenate([user, value_user[kept]]), np.concatenate([time, value_time[kept]])
     is_value = np.arange(len(users)) >= len(user)
     order = np.lexsort((is_value, times, users))  # of equal times, events come first
@@ -62,24 +63,31 @@ class ShortHistory:
     count: int = 5
 
     def take(self, rows: Integers) -> Ragged:
-        items, _ = self.clicks.latest(rows, self.count)
-        there = items >= 0
-        tokens = self.sids[items[there]].ravel()
-        return Ragged(tokens, np.concatenate([[0], np.cumsum(there.sum(1) * self.sids.shape[1])]))
+        items, count = self.clicks.latest(rows, self.count)
+        return Ragged(self.sids[items[items >= 0]].ravel(), _starts(count * self.sids.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
 class RecentQueries:
-    """The texts of the latest queries, oldest first, by event."""
+    """The texts of the latest queries, oldest first, by event; a separator lies between two of them."""
 
     queries: Past
     texts: Ragged
+    separator: int
     count: int = 3
 
     def take(self, rows: Integers) -> Ragged:
         recent, _ = self.queries.latest(rows, self.count)
-        empty = Ragged(self.texts.tokens, np.append(self.texts.starts, self.texts.starts[-1]))  # a last, empty text
-        return join([empty.take(np.where(recent[:, i] < 0, len(self.texts), recent[:, i])) for i in range(self.count)])
+        exists = recent >= 0
+        parts = [Ragged(np.zeros(0, np.int32), np.zeros(len(rows) + 1, np.int64))]
+        texts = Ragged(self.texts.tokens, np.append(self.texts.starts, self.texts.starts[-1]))  # -1: an empty one
+        for i in range(self.count):
+            follows = exists[:, i] & exists[:, :i].any(1)
+            parts += [
+                Ragged(np.full(follows.sum(), self.separator, np.int32), _starts(follows)),
+                texts.take(recent[:, i]),
+            ]
+        return join(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +134,11 @@ def weighted_codes(codes: NDArray[np.int32], items: Integers) -> NDArray[np.int6
 
     ceil(sum_i w_i code_i),   w_i = exp(sqrt(i)) / sum_j exp(sqrt(j)),   i = 1 for the oldest item there is
     """
-    there = items >= 0
-    index = np.cumsum(there, 1)
-    weights = np.where(there, np.exp(np.sqrt(index)), 0.0)
+    exists = items >= 0
+    index = np.cumsum(exists, 1)
+    weights = np.where(exists, np.exp(np.sqrt(index)), 0.0)
     weights /= np.maximum(weights.sum(1, keepdims=True), 1e-300)
-    mean = np.einsum("nc,ncl->nl", weights, codes[np.where(there, items, 0)].astype(np.float64))
+    mean = np.einsum("nc,ncl->nl", weights, codes[np.where(exists, items, 0)].astype(np.float64))
     rounded: NDArray[np.int64] = np.ceil(mean - 1e-9).astype(np.int64)
     return rounded
 

@@ -50,8 +50,11 @@ class SearchPlan:
         for name in ("batch", "words", "longest", "beams"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("warmup", "weight_decay", "history", "recent_queries", "long_history", "seed"):
+            if getattr(self, name) < 0:
+                raise SpecError(f"{name} must not be negative, not {getattr(self, name)}")
         if len(self.epochs) != 3 or min(self.epochs) < 0 or not sum(self.epochs):
-            raise SpecError(f"epochs are three numbers, one for each stage, not {self.epochs}")
+            raise SpecError(f"epochs are three numbers from 0, one for each stage, and not all 0; not {self.epochs}")
         if self.learning_rate <= 0:
             raise SpecError(f"the learning rate must be positive, not {self.learning_rate}")
         if self.decay not in ("none", "linear"):

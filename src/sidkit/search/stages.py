@@ -80,14 +80,14 @@ def tables_of(
 
     made: dict[str, Callable[[], Any]] = {
         "query": queries,
-        "query_sid": lambda: _rows(tokens.sids(corpus.query_codes), corpus.query_codes[:, 0] >= 0),
+        "query_sid": lambda: _rows(tokens.sids(np.maximum(corpus.query_codes, 0)), corpus.query_codes[:, 0] >= 0),
         "title": lambda: tokens.texts(corpus.titles, text),
         "item_sid": lambda: _rows(tokens.sids(corpus.item_codes)),
         "category": lambda: tokens.texts(corpus.categories, text),
         "query_category": lambda: tokens.texts(corpus.categories, text),
         "profile": lambda: tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
         "history": lambda: ShortHistory(events.clicks, tokens.sids(corpus.item_codes), plan.history),
-        "recent_queries": lambda: RecentQueries(events.queries, queries(), plan.recent_queries),
+        "recent_queries": lambda: RecentQueries(events.queries, queries(), tokens.eos, plan.recent_queries),
         "user_sid": user_sids,
     }
     return {name: make() for name, make in made.items() if name in fields}
@@ -96,7 +96,7 @@ def tables_of(
 def training_stages(
     corpus: Corpus, templates: Mapping[str, Sequence[TemplateTask]], tokens: Tokens, plan: SearchPlan
 ) -> dict[str, Filled]:
-    """The examples of every stage."""
+    """The examples of every stage; those that would have an empty text are left out, and events without an item."""
     fields = set().union(*(task.fields for tasks in templates.values() for task in tasks))
     tables = tables_of(corpus, corpus.events, tokens, plan, fields)
     rows = {
@@ -106,7 +106,7 @@ def training_stages(
     }
     stages = {}
     for stage in STAGES:
-        tasks = [TaskExamples(task, _complete(corpus, rows[stage](task), task)) for task in templates[stage]]
+        tasks = [TaskExamples(task, _usable(rows[stage](task), task, tables, stage)) for task in templates[stage]]
         stages[stage] = Filled([one for one in tasks if len(one)], tables, tokens, plan.longest)
     return stages
 
@@ -128,7 +128,7 @@ def event_rows(events: Events) -> dict[str, Integers]:
 
 
 def content_rows(corpus: Corpus, task: TemplateTask) -> dict[str, Integers]:
-    """Of a task about queries the queries, about items the items; for the category of a query its first item's."""
+    """Of a task about queries the queries, about items the items; a query has the category of its most frequent item."""
     if "query_category" in task.fields:
         query, item = _first_item(*corpus.pairs)
         return {"query": query, "query_sid": query, "query_category": item}
@@ -142,25 +142,20 @@ def _pair_rows(query: Integers, item: Integers) -> dict[str, Integers]:
     return {"query": query, "query_sid": query, "title": item, "item_sid": item, "category": item}
 
 
-def _complete(corpus: Corpus, rows: Mapping[str, Integers], task: TemplateTask) -> dict[str, Integers]:
-    """The rows of the task's fields, without examples that lack what the task is about: a title, a category, a SID.
-
-    What only describes the user may be missing, and so may the SID of a query that comes with its text.
-    """
+def _usable(
+    rows: Mapping[str, Integers], task: TemplateTask, tables: Mapping[str, Any], stage: str
+) -> dict[str, Integers]:
+    """The rows of the task's fields where none of its texts is empty; a personal input may lack texts."""
     needed = {name: rows[name] for name in sorted(task.fields)}
-    written = {value for kind, value in task.output if kind == "field"}
-    known = np.ones(len(next(iter(needed.values()))), bool)
-    for name, row in needed.items():
-        if name in ("title", "category", "query_category"):
-            texts = corpus.titles if name == "title" else corpus.categories
-            known &= np.array([bool(text) for text in texts], bool)[row]
-        elif name == "query_sid" and (name in written or "query" not in task.fields):
-            known &= corpus.query_codes[row, 0] >= 0
-    return {name: row[known] for name, row in needed.items()}
+    usable = np.ones(len(next(iter(needed.values()))), bool)
+    for name in sorted(task.outputs if stage == "personal" else task.fields):
+        usable &= (needed[name] >= 0) & (np.diff(tables[name].starts)[needed[name]] > 0)
+    return {name: index[usable] for name, index in needed.items()}
 
 
 def _first_item(query: Integers, item: Integers) -> tuple[Integers, Integers]:
-    """Every query of the pairs once, with the item that stands most often with it; of equals the first by row."""
+    """Every query of the pairs once, with its most frequent known item; of equals the first by row."""
+    query, item = query[item >= 0], item[item >= 0]
     if not len(query):
         return query, item
     pairs, counts = np.unique(np.stack([query, item], 1), axis=0, return_counts=True)

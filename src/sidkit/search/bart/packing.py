@@ -40,7 +40,8 @@ class Ragged:
         return len(self.starts) - 1
 
     def take(self, index: NDArray[np.int64]) -> Ragged:
-        """Some of the sequences, in this order."""
+        """The sequences with these indices, in this order; -1 is the last one, as in numpy."""
+        index = np.where(index < 0, index + len(self), index)
         lengths = self.starts[index + 1] - self.starts[index]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         source = np.repeat(self.starts[index] - starts[:-1], lengths) + np.arange(starts[-1])
