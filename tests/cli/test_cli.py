@@ -294,7 +294,7 @@ def test_lookup_says_what_is_not_there(made, tmp_path):
     assert "its columns are item_id, title, embedding" in error_of(made / "items.parquet", "item-7")
 
 
-def test_vectors_that_cannot_be_used_are_named_by_those_who_look_at_neighbours(made, tmp_path):
+def test_commands_that_look_at_neighbours_name_vectors_that_cannot_be_used(made, tmp_path):
     table = pq.read_table(made / "items.parquet")
     X = np.load(made / "items.npy")
     X[[3, 5]] = np.nan

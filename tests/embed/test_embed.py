@@ -48,7 +48,7 @@ def test_the_file_holds_every_item_in_order_and_its_encoder_embeds_alike(tmp_pat
     np.testing.assert_array_equal(rows, encoder.load(tmp_path / "e.encoder").embed(titles))
 
 
-def test_a_run_killed_at_any_part_goes_on_and_redoes_none(tmp_path, monkeypatch):
+def test_a_run_killed_at_any_part_resumes_and_redoes_none(tmp_path, monkeypatch):
     monkeypatch.setattr(job, "PART", 16)
     write(tmp_path / "items.parquet")
     read = read_texts(tmp_path / "items.parquet", ["title"])

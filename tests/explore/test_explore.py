@@ -50,7 +50,7 @@ def test_every_prefix_has_the_items_and_branches_that_the_table_says():
         assert tree.span(nowhere) is None
 
 
-def test_words_are_found_whole_and_the_last_by_its_beginning():
+def test_words_match_in_full_and_the_last_by_its_beginning():
     texts = ["Red shoe", "red SHOES for women", "Women's redwood shelf", "红色鞋子", "don't", None, "ＵＳＢ cable"]
     words = Words(pa.array([text or "" for text in texts], pa.large_string()))
     assert words.find("red sh").tolist() == [0, 1]
@@ -312,7 +312,7 @@ def test_bad_addresses_are_not_found_and_say_nothing_of_the_inside(site, path):
         assert set(json.loads(body)) == {"error"}
 
 
-def test_whatever_is_asked_the_answer_is_found_or_not_found(site):
+def test_every_request_is_answered_with_found_or_not_found(site):
     rng = np.random.default_rng(3)
     letters = list("0123456789-<>ab_c'\"%&/\\\0é中 .;{}\u202e")
     for _ in range(150):

@@ -22,7 +22,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path):
+def test_a_full_disk_is_reported_and_leaves_the_old_file(tmp_path):
     target = tmp_path / "a.txt"
     target.write_text("old")
     with pytest.raises(StoreError, match="the disk is full; what was there before is untouched"), replace_file(target):

@@ -86,7 +86,7 @@ def test_chances_of_sids_as_a_slow_count_finds(shop):
         assert results == pytest.approx(slowly)
 
 
-def test_sids_are_found_where_their_chances_put_them(shop):
+def test_sids_are_ranked_by_their_chances(shop):
     codes, lists = shop
     steps = np.array([pair for one in lists for pair in pairwise(one[:-2])])
     chances, gains = Chances(codes, (5, 2, 2), *steps.T), []

@@ -77,7 +77,7 @@ def test_planted_clusters_agree_and_shuffled_codes_do_not(rng):
     assert neighbour_agreement(rng.permutation(label)[:, None], (20,), x)["lift"][0] == pytest.approx(1, abs=0.2)
 
 
-def test_groups_smaller_than_the_neighbours_asked_for_are_not_held_against_them(rng):
+def test_groups_smaller_than_the_number_of_neighbours_lower_no_score(rng):
     x, label = planted(rng, clusters=40, each=4)
     figures = neighbour_agreement(label[:, None], (40,), x)
     assert (figures["share"], figures["most"]) == (pytest.approx([0.3]), pytest.approx([0.3]))

@@ -96,7 +96,7 @@ class TestCollisionCase:
         last = collision_case(table(self.A[18:21], (5,)), table(self.B[18:21], (7, 2, 2)))
         assert (last["items"], last["rules"], last["prefixes_per_level"]) == (3, [], [3, 3, 3])
 
-    def test_a_sid_can_be_asked_for(self):
+    def test_a_sid_can_be_requested(self):
         result = collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), sid=(2,))
         assert [branch["items"] for branch in result["branches"]] == [7, 1]
         with pytest.raises(InputError, match="two or more"):

@@ -31,7 +31,7 @@ def test_quality_by_hand():
     assert q["prefix_gini"] == pytest.approx([0.0, 2 * (1 + 4 + 9) / (3 * 6) - 4 / 3])
 
 
-def test_prefixes_that_would_share_a_number_in_a_smaller_radix_are_told_apart():
+def test_prefixes_that_would_share_a_number_in_a_smaller_radix_are_distinguished():
     q = sidkit.quality(np.array([[0, 2], [1, 0], [0, 1], [1, 1]]), (2, 3))
     assert q["distinct_sids"] == 4
     assert q["icr_per_sid"] == 1.0

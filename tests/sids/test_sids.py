@@ -214,7 +214,7 @@ def test_a_sid_as_the_table_writes_it_finds_its_items():
 @pytest.mark.parametrize(
     "sizes", [(65536,) * 5, (2**22, 2**21, 2**21), (2**31 - 1,) * 9, (3,) * 60, (2**31 - 1, 2, 2**31 - 1, 5, 2**30)]
 )
-def test_prefixes_beyond_63_bits_are_told_apart_and_sorted(sizes, rng):
+def test_prefixes_beyond_63_bits_are_distinguished_and_sorted(sizes, rng):
     ends = np.array([[0, 1, size // 2, size - 1] for size in sizes])
     codes = np.take_along_axis(ends, rng.integers(0, 4, (len(sizes), 500)), axis=1).T
     codes[::3, 1:] = codes[0, 1:]  # rows that only the first token tells apart

@@ -264,7 +264,7 @@ def test_large_parents_are_clustered_on_their_own(rng):
             np.testing.assert_allclose(alone[j], r[rows][nearest == j].mean(axis=0), atol=1e-9)
 
 
-def test_both_kinds_of_parent_are_told_apart(rng):
+def test_both_kinds_of_parent_are_distinguished(rng):
     X = rng.normal(size=(200, 5))
     two = (Level(KMeans(4, "euclidean"), SUBTRACT), Level(KMeans(4, "euclidean"), SUBTRACT))
     prefix = fit((*two, Level(PerParent(8), SUBTRACT)), X).stages[2].clusters

@@ -148,7 +148,7 @@ def test_a_prefix_too_large_to_be_held_still_uses_all_codes(rng, monkeypatch):
     assert distinct(fitted.encode(X, spread=True)) == 24
 
 
-def test_an_interrupted_encoding_goes_on_and_is_spread(rng, tmp_path):
+def test_an_interrupted_encoding_resumes_and_is_spread(rng, tmp_path):
     X = rng.normal(size=(200, 6)).astype(np.float32)
     fitted = sidkit.prq_kmeans((4, 4, 8)).fit(X)
     parted = fitted.encode(X, spread=True)

@@ -393,7 +393,7 @@ def test_most_rows_being_copies_leaves_no_codes_unused(rng):
         assert len(np.unique(codes)) > 60
 
 
-def test_unfinished_work_on_other_rows_is_not_gone_on_with(rng, tmp_path):
+def test_unfinished_work_on_other_rows_does_not_resume(rng, tmp_path):
     X = rng.normal(size=(3000, 6)).astype(np.float32)
     Y = X.copy()
     Y[[776, 777, 778, 779]] *= -1  # some that no fingerprint of a sample sees
