@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .inputs import columns_of, open_source, texts_for
+from .inputs import columns_of, texts_for
+from .joint import JointEmbeddings, Queries, Repeats, Roles, describe_roles, joint_roles, open_joint
 from .options import (
     BadRows,
     BadRowsOption,
     Column,
     Device,
-    Embeddings,
     Figures,
     Form,
     Formats,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    embeddings: Embeddings,
+    embeddings: JointEmbeddings,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Page to write, name.html, or folder of runs, which are reused")
     ],
@@ -52,6 +52,9 @@ def compare(
     formats: Formats = "svg,png,pdf",
     map_by: MapBy = "auto",
     form: Form = "table",
+    queries: Queries = None,
+    roles: Roles = None,
+    repeats: Repeats = None,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -61,8 +64,10 @@ def compare(
     """sidkit compare items.parquet -o compare.html -r prq-kmeans,rq-kmeans --sizes 64-32-16 --seeds x2
 
     Fit several tokenizers with several seeds and show their codebook quality side by side, in the terminal or, with -o
-    name.html, on a page that also shows which items one separates and another merges.
+    name.html, on a page that also shows which items one separates and another merges. Queries can be fitted with the
+    items, as in `sidkit fit`; the figures count items alone.
     """
+    from ..data.joint import items_of
     from ..report.centroids import METHODS
     from ..report.compare import FORMS, compare
     from ..report.draw.plots import check_formats, write_figures
@@ -70,6 +75,7 @@ def compare(
     from .terminal import Terminal
 
     require_choice("--format", form, FORMS)
+    files = joint_roles(embeddings, queries, roles, repeats)
     given = ({"sizes": read_sizes(sizes)} if sizes else {}) | read_options(option)
     tokenizers = {name.rstrip("/"): _recipe_or_folder(name, given) for name in recipes.split(",")}
     as_page = output.suffix.lower() in (".html", ".htm")
@@ -84,21 +90,22 @@ def compare(
     as_json = as_json or form == "json"
     pairs: list[dict[str, Any]] = []
     with Terminal() as progress:
-        source = open_source(embeddings, id_column, column, bad_rows, folder, progress)
+        source = open_joint(files, repeats, id_column, column, bad_rows, folder, progress)
         comparison = compare(source, tokenizers, read_seeds(seeds), folder, progress, device)
         if as_page or figures or as_json:
             from ..report.compare_figures import comparison_figures
             from ..report.compare_page import compare_page
             from ..report.contenders import contenders_of, pairs_of
 
-            sides = contenders_of(comparison, source, source.ids, progress, device)
+            its_items = items_of(source)
+            sides = contenders_of(comparison, its_items, its_items.ids, progress, device)
             if as_page or as_json:
-                pairs = pairs_of(sides, _texts(items, text, embeddings, source.ids))
+                pairs = pairs_of(sides, _texts(items, text, files["items"], its_items.ids))
             if as_page or figures:
                 progress.start("figures", 0)
                 drawn = comparison_figures(comparison, sides, map_by)
             if as_page:
-                title = f"Tokenizers on {Path(embeddings).stem}"
+                title = f"Tokenizers on {Path(files['items']).stem}"
                 write_page(output, compare_page(comparison, sides, drawn, title, pairs))
             if figures is not None:
                 write_figures(drawn, figures, formats.split(","))
@@ -106,6 +113,8 @@ def compare(
         print(comparison.json(pairs))
     elif form == "table":
         print_comparison(comparison)
+        if comparison.roles:
+            print(describe_roles(comparison.roles))
     else:
         print(comparison.markdown() if form == "markdown" else comparison.latex())
     if as_page and form == "table" and not as_json:

@@ -84,8 +84,8 @@ def encode(
     with ExitStack() as stack:
         with Terminal() as progress:
             source = open_source(embeddings, id_column, column, bad_rows, output, progress)
-            kept = None if to_stream else stack.enter_context(Unfinished(output, resume))
-            codes = fitted.encode(source, device=device, progress=progress, checkpoint=kept, spread=spread, ran=ran)
+            states = None if to_stream else stack.enter_context(Unfinished(output, resume))
+            codes = fitted.encode(source, device=device, progress=progress, checkpoint=states, spread=spread, ran=ran)
         table = SidTable(source.ids, codes, fitted.sizes)
         if not to_stream:
             table.to_parquet(output, form)

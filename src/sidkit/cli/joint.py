@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,12 @@ def joint_roles(paths: list[str], queries: str | None, roles: str | None, repeat
     return dict(zip(names, files, strict=True))
 
 
+def describe_roles(roles: Mapping[str, int]) -> str:
+    """The rows of a joint fit in words. roles: role -> number of its rows."""
+    counts = " and ".join(f"{count:,} {role}" for role, count in roles.items())
+    return f"fitted on {counts}; these figures count items alone"
+
+
 def open_joint(
     files: dict[str, str],
     repeats: str | None,
@@ -68,8 +75,8 @@ def open_joint(
 
     members = []
     for role, path in files.items():
-        beside = output if role == ITEMS else output.with_name(f"{output.stem}-{role}")
-        source: Source = open_source(path, id_column, column, bad_rows, beside, progress)
+        target = output if role == ITEMS else output.with_name(f"{output.stem}-{role}")
+        source: Source = open_source(path, id_column, column, bad_rows, target, progress)
         if repeats is not None and role != ITEMS:
             source = repeated(source, counts_of(source, repeats))
         members.append((role, source))

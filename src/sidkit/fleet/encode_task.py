@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ..data.bad_rows import list_bad_rows
-from ..data.embeddings import Embeddings, open_embeddings, without
+from ..data.embeddings import open_embeddings, without
 from ..data.formats.parquet_file import empty_ids
 from ..data.listing import is_parquet
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..progress import Progress
-from ..rows.checks import find_bad_rows
+from ..rows.checks import WithStandIns
 from ..sids.table import SidTable
 from ..tokenizer.windows import identity_of
 
@@ -74,22 +74,26 @@ def encode_file(task: EncodeTask, fitted: FittedTokenizer, device: str, progress
     if finished is not None:
         return finished, True
     ids = empty_ids(task.path, task.id_column) if is_parquet(task.path) else None
-    if ids is not None:
-        table = SidTable(ids, np.empty((0, len(fitted.sizes)), np.int32), fitted.sizes)
-    else:
-        source = _without_bad_rows(task, open_embeddings(task.path, task.id_column, task.column))
-        table = SidTable(source.ids, fitted.encode(source, device=device, progress=progress), fitted.sizes)
+    codes = np.empty((0, len(fitted.sizes)), np.int32)
+    if ids is None:
+        ids, codes = _encoded(task, fitted, device, progress)
+    table = SidTable(ids, codes, fitted.sizes)
     table.to_parquet(task.target, task.template, {NOTE: task.digest})
     return len(table), False
 
 
-def _without_bad_rows(task: EncodeTask, source: Embeddings) -> Embeddings:
-    """The source without its bad rows, where the task drops them; they are listed next to the output."""
-    bad = find_bad_rows(source) if task.drop else {}
-    if not bad:
-        return source
-    list_bad_rows(task.target, source, bad)
-    return without(source, sorted(bad))
+def _encoded(task: EncodeTask, fitted: FittedTokenizer, device: str, progress: Progress) -> tuple[Any, Any]:
+    """Ids and codes of the file's rows, read once. Where the task drops bad rows, they are listed beside the output."""
+    source = open_embeddings(task.path, task.id_column, task.column)
+    if not task.drop:
+        return source.ids, fitted.encode(source, device=device, progress=progress)
+    rows = WithStandIns(source)
+    codes = fitted.encode(rows, device=device, progress=progress)
+    if not rows.bad:
+        return source.ids, codes
+    bad = sorted(rows.bad)
+    list_bad_rows(task.target, source, {row: rows.bad[row] for row in bad})
+    return without(source, bad).ids, np.delete(codes, bad, axis=0)
 
 
 def _targets(paths: Sequence[Location], folder: Location) -> list[Location]:
