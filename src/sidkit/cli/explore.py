@@ -4,6 +4,7 @@ import json
 import sys
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,9 @@ from ..errors import SpecError
 from .options import Column, IdColumn, Items, Json, Location, Sids, location
 
 if TYPE_CHECKING:
-    from ..explore.pages import Pages
+    from collections.abc import Callable
+
+    from ..explore.pages import Asked, Pages
 
 
 def explore(
@@ -25,6 +28,9 @@ def explore(
     compare: Annotated[
         Location | None,
         typer.Option("--compare", help="SIDs of the same items by another tokenizer", parser=location, metavar="PATH"),
+    ] = None,
+    search: Annotated[
+        Path | None, typer.Option("--search", help="A search model, to be asked: folder of `sidkit search train`")
     ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen at; any but a loopback address requires a token")
@@ -40,8 +46,8 @@ def explore(
 ) -> None:
     """sidkit explore sids.parquet --items items.parquet --text title
 
-    Walk the prefix tree in a browser: find items, see what each token separates, compare two tokenizers. Everything
-    stays on this machine; Ctrl-C ends it.
+    Walk the prefix tree in a browser: find items, see what each token separates, compare two tokenizers, and with
+    --search ask a search model. Everything stays on this machine; Ctrl-C ends it.
     """
     from ..data.embeddings import open_embeddings
     from ..errors import need
@@ -54,7 +60,7 @@ def explore(
         raise SpecError(f"--port must lie between 0 and 65535, not {port}")
     vectors = open_embeddings(embeddings, id_column, column) if embeddings else None
     with Terminal() as progress:
-        pages = Pages(read(sids, compare, items, text, vectors, progress))
+        pages = Pages(read(sids, compare, items, text, vectors, progress), None if search is None else _model(search))
     about = pages.about()
     if as_json:
         print(json.dumps(about), flush=True)
@@ -64,6 +70,24 @@ def explore(
             print(f"{plain(side['name'])}: {side['items']:,} items, {side['sids']:,} distinct SIDs, sizes {sizes}")
     if not check:
         _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser, as_json)
+
+
+def _model(folder: Path) -> "Callable[[str], Asked]":
+    """What answers a query with items."""
+    from ..errors import need
+
+    need("torch", "search", "asking a search model")
+    from ..explore.pages import Asked
+    from ..search.model.model import Request, SearchModel
+
+    model = SearchModel.load(folder)
+
+    def ask(query: str) -> Asked:
+        codes = model.query_codes([query])[0].tolist()
+        (answers,) = model.ask([Request(query)])
+        return Asked(codes if codes[0] >= 0 else None, [(one.item, one.probability) for one in answers])
+
+    return ask
 
 
 def _serve(pages: "Pages", host: str, port: int | None, browser: bool, as_json: bool) -> None:
