@@ -421,7 +421,7 @@ def test_it_serves_until_interrupted_and_then_ends_cleanly(made, host):
         child.send_signal(signal.SIGINT)
         output = child.communicate(timeout=20)
     assert child.returncode == 0
-    assert output == ("explorer stopped\n", "")
+    assert output == ("explorer stopped\n", "items.parquet: ids in 'item_id'\n")
 
 
 def test_json_has_standard_output_to_itself_while_it_serves(made):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes
 from .inputs import open_source
 from .options import BadRows, BadRowsOption, Column, Device, Embeddings, IdColumn, Json, Recipe, RecipeOptions
 from .outputs import require_file
@@ -48,6 +49,7 @@ def advise(
     """
     from ..advice.candidates import Target
     from ..advice.sweep import advise as sweep
+    from ..data.source import chosen_columns
     from .printing import command_line
     from .terminal import Terminal
 
@@ -57,6 +59,7 @@ def advise(
     if icr is None and sids_per_item is None and largest_bucket is None:
         icr = 0.95
     require_seed(seed)
+    notes = ColumnNotes()
     target = Target(icr, sids_per_item, largest_bucket)
     candidates = [read for text in sizes or [] if (read := read_sizes(text)) is not None]
     if output is not None:
@@ -66,6 +69,7 @@ def advise(
     tokenizer_of(recipe, named | {"sizes": candidates[0] if candidates else (16,) * levels})  # errors come first
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output or Path("advice"), progress)
+        notes.add("embeddings", embeddings, chosen_columns(source))
         advice = sweep(
             source, target, lambda sizes: tokenizer_of(recipe, named | {"sizes": sizes}), candidates or None,
             levels, sample, count, seed, device, progress,
@@ -76,18 +80,21 @@ def advise(
         more = {"--recipe": recipe if recipe != "prq-kmeans" else None, "--id-column": id_column, "--column": column}
         more |= {"--seed": str(seed) if seed else None, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
         command = command_line("fit", embeddings, "-o", "tok/", "--sizes", chosen, options=more, settings=option)
-    _show(advice, embeddings, command, output, as_json)
+    _show(advice, embeddings, command, output, as_json, notes)
 
 
-def _show(advice: "Advice", embeddings: str, command: str, output: Path | None, as_json: bool) -> None:
+def _show(
+    advice: "Advice", embeddings: str, command: str, output: Path | None, as_json: bool, notes: ColumnNotes
+) -> None:
     """Write the trade-off, if asked for, and print it."""
     from .print_advice import print_advice
 
     if output is not None:
         _write(output, advice, embeddings, command)
     if as_json:
-        print(json.dumps(advice.as_dict() | {"command": command}))
+        print(json.dumps(advice.as_dict() | {"command": command} | notes.field()))
         return
+    notes.print()
     print_advice(advice, command)
     if output is not None:
         print(f"wrote {output}")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .columns import ColumnNotes, id_column_in
 from .inputs import columns_of, open_source, texts_for
 from .options import (
     BadRows,
@@ -63,6 +64,7 @@ def compare(
     Fit several tokenizers with several seeds and show their codebook quality side by side, in the terminal or, with -o
     name.html, on a page that also shows which items one separates and another merges.
     """
+    from ..data.source import chosen_columns
     from ..report.centroids import METHODS
     from ..report.compare import FORMS, compare
     from ..report.draw.plots import check_formats, write_figures
@@ -83,8 +85,10 @@ def compare(
         require_folder(path)
     as_json = as_json or form == "json"
     pairs: list[dict[str, Any]] = []
+    notes = ColumnNotes()
     with Terminal() as progress:
-        source = open_source(embeddings, id_column, column, bad_rows, folder, progress)
+        source = open_source(embeddings, id_column_in(id_column, embeddings, items), column, bad_rows, folder, progress)
+        notes.add("embeddings", embeddings, chosen_columns(source))
         comparison = compare(source, tokenizers, read_seeds(seeds), folder, progress, device)
         if as_page or figures or as_json:
             from ..report.compare_figures import comparison_figures
@@ -93,7 +97,7 @@ def compare(
 
             sides = contenders_of(comparison, source, source.ids, progress, device)
             if as_page or as_json:
-                pairs = pairs_of(sides, _texts(items, text, embeddings, source.ids))
+                pairs = pairs_of(sides, _texts(items, text, embeddings, source.ids, id_column, notes))
             if as_page or figures:
                 progress.start("figures", 0)
                 drawn = comparison_figures(comparison, sides, map_by)
@@ -103,12 +107,14 @@ def compare(
             if figures is not None:
                 write_figures(drawn, figures, formats.split(","))
     if as_json:
-        print(comparison.json(pairs))
-    elif form == "table":
+        print(comparison.json(pairs, notes.field()))
+        return
+    notes.print()
+    if form == "table":
         print_comparison(comparison)
     else:
         print(comparison.markdown() if form == "markdown" else comparison.latex())
-    if as_page and form == "table" and not as_json:
+    if as_page and form == "table":
         print(f"wrote {output}; its runs are in {folder}")
 
 
@@ -116,8 +122,10 @@ def _recipe_or_folder(name: str, options: dict[str, Any]) -> Any:
     return Path(name) if (Path(name) / "config.json").exists() else with_known_options(name, options)
 
 
-def _texts(items: "Location | None", text: str, embeddings: str, ids: Any) -> list[str] | None:
+def _texts(
+    items: "Location | None", text: str, embeddings: str, ids: Any, id_column: str | None, notes: ColumnNotes
+) -> list[str] | None:
     """The items' texts: from --items, or from the embeddings' file where it has that column."""
     if items is not None:
-        return texts_for(items, text, ids)
-    return texts_for(embeddings, text, ids) if embeddings != "-" and text in columns_of(embeddings) else None
+        return texts_for(items, text, ids, id_column_in(id_column, items, embeddings), notes)
+    return texts_for(embeddings, text, ids, id_column) if embeddings != "-" and text in columns_of(embeddings) else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes
 from .inputs import open_source
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Location, TemplateOption, location
 from .outputs import require_file, require_writable
@@ -56,6 +57,7 @@ def encode(
     from the same embeddings before are kept. With --spread the last token of an item depends on the other items, so
     encode the whole catalogue at once.
     """
+    from ..data.source import chosen_columns
     from ..files.unfinished import Unfinished
     from ..sids.table import SidTable
     from ..sids.template import template_named
@@ -63,6 +65,7 @@ def encode(
     from .terminal import Terminal
 
     require_ray(ray, workers, cpus)
+    notes = ColumnNotes()
     form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
     if to_stream and as_json:
         raise SpecError("--json reports what was written to a file; -o - prints the semantic IDs themselves")
@@ -75,8 +78,9 @@ def encode(
         with Terminal() as progress:
             options = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             with rows_on_ray(embeddings, *options, check=False) as rows:
+                notes.add("embeddings", embeddings, chosen_columns(rows.source))
                 done = rows.encode(fitted, output, template, bad_rows.value)
-        print_encoded(done, output, rows.ran_on(), as_json)
+        print_encoded(done, output, rows.ran_on(), as_json, notes)
         return
     if not to_stream:
         require_file(output, embeddings)
@@ -84,16 +88,19 @@ def encode(
     with ExitStack() as stack:
         with Terminal() as progress:
             source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+            notes.add("embeddings", embeddings, chosen_columns(source))
             kept = None if to_stream else stack.enter_context(Unfinished(output, resume))
             codes = fitted.encode(source, device=device, progress=progress, checkpoint=kept, spread=spread, ran=ran)
         table = SidTable(source.ids, codes, fitted.sizes)
         if not to_stream:
             table.to_parquet(output, form)
+    if as_json:
+        facts = {"output": str(output), "items": len(table), "sizes": fitted.sizes, "ran": ran}
+        print(json.dumps(facts | notes.field()))
+        return
+    notes.print()
     if to_stream:
         _print_lines(table, form)
-        return
-    if as_json:
-        print(json.dumps({"output": str(output), "items": len(table), "sizes": fitted.sizes, "ran": ran}))
     else:
         _print(len(table), output, ran)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes, id_column_in
 from .inputs import open_source
 from .options import BadRows
 
@@ -62,14 +63,18 @@ def open_joint(
     bad_rows: BadRows,
     output: Path,
     progress: Progress,
+    notes: ColumnNotes,
 ) -> Source:
-    """The rows of all files as one source; of a single file, that file's."""
+    """The rows of all files as one source; of a single file, that file's. Their columns are added to the notes."""
     from ..data.joint import Joint, counts_of, repeated
+    from ..data.source import chosen_columns
 
     members = []
     for role, path in files.items():
         beside = output if role == ITEMS else output.with_name(f"{output.stem}-{role}")
-        source: Source = open_source(path, id_column, column, bad_rows, beside, progress)
+        others = [other for other in files.values() if other != path]
+        source: Source = open_source(path, id_column_in(id_column, path, *others), column, bad_rows, beside, progress)
+        notes.add(role, path, chosen_columns(source))
         if repeats is not None and role != ITEMS:
             source = repeated(source, counts_of(source, repeats))
         members.append((role, source))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ..files.address import Location
-from ..rows.sources import Source
+from ..rows.sources import Source, Wrapped
+from .columns import Chosen
 
-__all__ = ["Embeddings", "name_of"]
+__all__ = ["Embeddings", "chosen_columns", "name_of"]
 
 
 class Embeddings(Source, Protocol):
@@ -25,3 +26,11 @@ class Embeddings(Source, Protocol):
 def name_of(identity: Any, row: str) -> str:
     """The name of a row for people: "item 'B00X' (row 12 of items.parquet)"."""
     return f"item {identity!r} ({row})"
+
+
+def chosen_columns(source: Any) -> tuple[Chosen, ...]:
+    """The columns that a source, or the source that it wraps, reads; none if it reads no file."""
+    while isinstance(source, Wrapped):
+        source = source.source
+    chosen: tuple[Chosen, ...] = getattr(source, "chosen", ())
+    return chosen
