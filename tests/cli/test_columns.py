@@ -1,6 +1,7 @@
 """Which columns the commands read: detected, named by options, and printed."""
 
 import json
+import shlex
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,11 @@ import pytest
 from typer.main import get_command
 
 from command import run, sidkit
+from sidkit import load as sidkit_load
 from sidkit.cli import app
+from sidkit.progress import Silent
+from sidkit.sids.origin import Origin
+from sidkit.sids.table import SidTable
 
 EVENTS = ("--sequence-column", "--item-column", "--user-column", "--time-column", "--file-order")
 WANTED = {  # command -> the options by which the columns of its files are named
@@ -152,3 +157,103 @@ def test_lines_of_json_have_ids_and_vectors_of_any_known_name(amazon):
     assert encoded([{"what": "q", "id": 7, "emb": row}], "--id-column", "what").startswith("q\t")
     assert "no key 'wha' in the first line" in encoded([{"what": "q", "emb": row}], "--id-column", "wha", check=1)
     assert "line 2: an asin is a string" in encoded([{"asin": "q", "emb": row}, {"emb": row}], check=1)
+
+
+@pytest.fixture(scope="module")
+def coded(tmp_path_factory):
+    """Items whose id is in `code`, beside an `item_id` that is only a row number; a tokenizer fitted by code."""
+    folder = tmp_path_factory.mktemp("coded")
+    codes = [f"x/{i}" for i in range(100)]
+    X = np.random.default_rng(1).normal(size=(100, 8)).astype(np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 8)
+    titles = [f"mug {i}" for i in range(100)]
+    columns = {"item_id": range(100), "code": codes, "title": titles, "brand": ["a", "b"] * 50}
+    pq.write_table(pa.table(columns | {"first": vectors, "second": vectors}), folder / "items.parquet")
+    named = ("--id-column", "code", "--column", "second")
+    output = sidkit("fit", "items.parquet", "-o", "tok", "--sizes", "8-4", *named, cwd=folder)
+    sidkit(*shlex.split(output.split("next: sidkit ")[1]), cwd=folder)
+    return folder
+
+
+def test_the_tokenizer_and_its_sids_remember_the_columns(coded):
+    facts = json.loads((coded / "tok" / "config.json").read_text())["facts"]
+    assert facts["columns"] == {"items": {"id": "code", "vectors": "second"}}
+    assert "| columns of items | id `code`, vectors `second` |" in (coded / "tok" / "README.md").read_text()
+    assert sidkit_load(coded / "tok").columns == facts["columns"]
+    by_option = SidTable.from_parquet(coded / "sids.parquet")
+    facts = json.loads(sidkit("encode", "tok", "items.parquet", "-o", "again.parquet", "--json", cwd=coded))
+    assert facts["columns"] == {"embeddings": {"id": "code", "vectors": "second"}}
+    again = SidTable.from_parquet(coded / "again.parquet")
+    assert again.origin == by_option.origin
+    assert (again.origin.id_column, again.origin.tokenizer, again.origin.embeddings) == ("code", "tok", "items.parquet")
+    assert again.ids.to_pylist() == by_option.ids.to_pylist() == [f"x/{i}" for i in range(100)]
+    chosen = json.loads(sidkit("lookup", "sids.parquet", "x/7", "--items", "items.parquet", "--json", cwd=coded))
+    assert chosen["columns"] == {"items": {"id": "code"}}
+    assert {one["item_id"]: one["text"] for one in chosen["items"]}["x/7"] == "mug 7"
+
+
+def test_a_file_without_the_columns_of_the_fit_is_read_by_its_own(coded):
+    table = pq.read_table(coded / "items.parquet")
+    pq.write_table(table.select(["title", "first"]).append_column("sku", table["code"]), coded / "other.parquet")
+    facts = json.loads(sidkit("encode", "tok", "other.parquet", "-o", "other-sids.parquet", "--json", cwd=coded))
+    assert facts["columns"] == {"embeddings": {"id": "sku", "vectors": "first"}}
+
+
+def test_the_name_of_the_ids_survives_embed_and_blend(coded):
+    named = ("--id-column", "code", "--model", "tfidf", "--dimensions", "4")
+    sidkit("embed", "items.parquet", "-o", "e.parquet", *named, cwd=coded)
+    visits = [[f"x/{(user + step) % 100}" for step in range(5)] for user in range(60)]
+    steps = [(user, time, item) for user, visit in enumerate(visits) for time, item in enumerate(visit)]
+    events = [{"item_id": 9, "code": item, "user": user, "time": time} for user, time, item in steps]
+    pq.write_table(pa.Table.from_pylist(events), coded / "events.parquet")
+    words = ("blend", "e.parquet", "--sequences", "events.parquet", "-o", "b.parquet", "--dimensions", "4", "--json")
+    assert json.loads(sidkit(*words, cwd=coded))["columns"]["sequences"]["item"] == "code"
+    sidkit("fit", "b.parquet", "-o", "tok-b", "--sizes", "8-4", cwd=coded)
+    sidkit("encode", "tok-b", "b.parquet", "-o", "b-sids.parquet", cwd=coded)
+    assert SidTable.from_parquet(coded / "b-sids.parquet").origin.id_column == "code"
+    words = ("judge", "b-sids.parquet", "--sequences", "events.parquet", "--items", "items.parquet")
+    facts = json.loads(sidkit(*words, "--category", "brand", "--json", cwd=coded))
+    assert facts["columns"]["items"] == {"id": "code"}
+    assert facts["columns"]["sequences"] == {"item": "code", "user": "user", "time": "time"}
+    assert facts["categories"]["items_unlabelled"] == facts["behaviour"]["items_unknown"] == 0
+
+
+def test_further_columns_are_kept_for_the_rows_that_are_encoded(coded):
+    table = pq.read_table(coded / "items.parquet")
+    X = np.stack(table["second"].to_numpy())
+    X[3] = np.nan
+    bad = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 8)
+    pq.write_table(table.drop(["second"]).append_column("second", bad), coded / "bad.parquet")
+    words = ("encode", "tok", "bad.parquet", "-o", "kept.parquet", "--bad-rows", "drop", "--keep", "title, brand")
+    sidkit(*words, cwd=coded)
+    kept = pq.read_table(coded / "kept.parquet")
+    assert kept.column_names == ["item_id", "codes", "sid", "title", "brand"]
+    left = [i for i in range(100) if i != 3]
+    assert kept["item_id"].to_pylist() == [f"x/{i}" for i in left]
+    assert kept["title"].to_pylist() == [f"mug {i}" for i in left]
+    assert len(SidTable.from_parquet(coded / "kept.parquet")) == 99
+    np.save(coded / "x.npy", X[:3])
+    for words, message in (
+        (("items.parquet", "--keep", "titel"), "no column 'titel' in items.parquet"),
+        (("items.parquet", "--keep", "item_id"), "the output has a column of that name already"),
+        (("x.npy", "--keep", "title"), "--keep copies columns of a Parquet file"),
+    ):
+        assert message in sidkit("encode", "tok", *words, "-o", "x.parquet", check=1, cwd=coded)
+    words = ("encode", "tok", "items.parquet", "-o", "-", "--keep", "title")
+    assert "--keep copies columns to a file" in sidkit(*words, check=1, cwd=coded)
+
+
+def test_a_worker_keeps_further_columns_too(coded):
+    from sidkit.fleet.encode_task import encode_file, encode_tasks
+
+    empty = coded / "parts" / "empty.parquet"
+    empty.parent.mkdir()
+    table = pq.read_table(coded / "items.parquet")
+    pq.write_table(table.slice(0, 0), empty)
+    pq.write_table(table, empty.with_name("full.parquet"))
+    fitted = sidkit_load(coded / "tok")
+    origin, paths = Origin("code", "tok"), sorted(empty.parent.iterdir())
+    tasks = encode_tasks(fitted, paths, coded / "out", "letters", ("code", "second"), False, ("title",), origin)
+    assert [encode_file(task, fitted, "cpu", Silent()) for task in tasks] == [(0, False), (100, False)]
+    assert pq.read_table(coded / "out" / "full.parquet")["title"].to_pylist()[7] == "mug 7"
+    assert SidTable.from_parquet(coded / "out").origin == origin

@@ -69,7 +69,7 @@ def blend(
     sidkit blend new.parquet --like blended.parquet -o more.parquet
     """
     from ..data.sequence_columns import SequenceColumns
-    from ..data.source import chosen_columns
+    from ..data.source import chosen_columns, id_name_of
     from ..embed.co_occurrence import blend_file, co_occurrence, require_weight, vectors_of
     from ..rows.checks import require_good_rows
     from .terminal import Terminal
@@ -91,7 +91,7 @@ def blend(
             vectors, facts = vectors_of(str(like), source.ids, source.shape[1])
             written = blend_file(source, vectors, 1.0, output, facts, progress)
         else:
-            known = visits_from(sequences, source.ids, named, notes)
+            known = visits_from(sequences, source.ids, named, notes, id_name_of(source))
             counted = known.known() if everything else known.known().training()
             vectors = co_occurrence(counted, len(source.ids), dimensions, window, progress)
             facts = {"weight": weight, "window": window, "everything": everything}

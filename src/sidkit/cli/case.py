@@ -44,7 +44,7 @@ def collisions(
 
     a, b = SidTable.from_parquet(first), SidTable.from_parquet(second)
     notes = ColumnNotes()
-    texts = texts_for(items, text, a.ids, id_column, notes) if items else None
+    texts = texts_for(items, text, a.ids, id_column, notes, a.origin.id_column) if items else None
     codes = read_sid(sid, a.template) if sid is not None else None
     if codes is not None and len(codes) != len(a.sizes):
         example = a.template.write(a.codes[0].tolist()) if len(a) else a.template.example()
@@ -94,6 +94,7 @@ def query(
 
     sidkit fit embeddings.parquet -o tok-b/ -r rq-kmeans
     """
+    from ..data.source import id_name_of
     from ..embed import beside
     from ..embed import load as load_encoder
     from ..report.cases import query_case
@@ -108,7 +109,8 @@ def query(
         raise InputError(f"the items' encoder knows nothing of {query!r}; try other words")
     if vector.shape[1] != source.shape[1]:
         raise InputError(f"the encoder makes {vector.shape[1]} dimensions, but {embeddings} has {source.shape[1]}")
-    texts = texts_for(items, text, source.ids, id_column_in(id_column, items, embeddings), notes) if items else None
+    of_items = id_column_in(id_column, items, embeddings) if items else None
+    texts = texts_for(items, text, source.ids, of_items, notes, id_name_of(source)) if items else None
     cases = {}
     with Terminal() as progress:
         for path in tokenizers:

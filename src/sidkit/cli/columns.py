@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from ..data.sequence_columns import SequenceColumns
     from ..data.sequences import Sequences
     from ..data.source import Embeddings
+    from ..tokenizer.tokenizer import FittedTokenizer
 
-__all__ = ["ColumnNotes", "id_column_in", "vectors_from", "visits_from"]
+__all__ = ["ColumnNotes", "as_fitted", "id_column_in", "vectors_from", "visits_from"]
 
 
 class ColumnNotes:
@@ -54,6 +55,16 @@ def id_column_in(id_column: str | None, path: str | PathLike[str], *others: str 
     return None if any(id_column in columns_of(one) for one in others if one is not None) else id_column
 
 
+def as_fitted(
+    fitted: FittedTokenizer, path: str, id_column: str | None, column: str | None
+) -> tuple[str | None, str | None]:
+    """--id-column and --column; where they are not given, the columns of the fit, if the file has them."""
+    fit = fitted.columns.get("items", {})
+    present = columns_of(path) if path != "-" and (fit.get("id") or fit.get("vectors")) else []
+    remembered = {role: name for role, name in fit.items() if name in present}
+    return id_column or remembered.get("id"), column or remembered.get("vectors")
+
+
 def vectors_from(
     path: str | PathLike[str],
     id_column: str | None,
@@ -71,14 +82,11 @@ def vectors_from(
 
 
 def visits_from(
-    path: str | PathLike[str],
-    ids: Any,
-    named: SequenceColumns,
-    notes: ColumnNotes,
+    path: str | PathLike[str], ids: Any, named: SequenceColumns, notes: ColumnNotes, known_as: str
 ) -> Sequences:
-    """The sequences at a path, for items with these ids."""
+    """The sequences at a path, for items with these ids; known_as: the name of the ids in the file they come from."""
     from ..data.sequences import read_sequences
 
-    sequences = read_sequences(path, ids, columns=named)
+    sequences = read_sequences(path, ids, columns=named, known_as=known_as)
     notes.add("sequences", path, sequences.chosen)
     return sequences

@@ -97,7 +97,7 @@ def compare(
 
             sides = contenders_of(comparison, source, source.ids, progress, device)
             if as_page or as_json:
-                pairs = pairs_of(sides, _texts(items, text, embeddings, source.ids, id_column, notes))
+                pairs = pairs_of(sides, _texts(items, text, embeddings, source, id_column, notes))
             if as_page or figures:
                 progress.start("figures", 0)
                 drawn = comparison_figures(comparison, sides, map_by)
@@ -123,9 +123,16 @@ def _recipe_or_folder(name: str, options: dict[str, Any]) -> Any:
 
 
 def _texts(
-    items: "Location | None", text: str, embeddings: str, ids: Any, id_column: str | None, notes: ColumnNotes
+    items: "Location | None", text: str, embeddings: str, source: Any, id_column: str | None, notes: ColumnNotes
 ) -> list[str] | None:
     """The items' texts: from --items, or from the embeddings' file where it has that column."""
+    from ..data.source import id_name_of
+
     if items is not None:
-        return texts_for(items, text, ids, id_column_in(id_column, items, embeddings), notes)
-    return texts_for(embeddings, text, ids, id_column) if embeddings != "-" and text in columns_of(embeddings) else None
+        of_items = id_column_in(id_column, items, embeddings)
+        return texts_for(items, text, source.ids, of_items, notes, id_name_of(source))
+    return (
+        texts_for(embeddings, text, source.ids, id_column)
+        if embeddings != "-" and text in columns_of(embeddings)
+        else None
+    )

@@ -74,7 +74,7 @@ def embed(
     notes.add("items", items, (chosen,))
     ids, texts = read_texts(items, text or ["title"], chosen.column)
     with Unfinished(output, resume) as unfinished, Terminal() as progress:
-        facts = embed_file(ids, texts, output, choice, unfinished, progress, queries)
+        facts = embed_file(ids, texts, output, choice, unfinished, progress, queries, str(chosen.column))
     if as_json:
         print(json.dumps({"output": str(output), **facts, **notes.field()}))
     else:

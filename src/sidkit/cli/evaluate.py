@@ -62,7 +62,7 @@ def evaluate(
     folders = {f"seed {seed}": seed_folder(retriever, seed) for seed in seeds} or {"evaluate": retriever}
     trained = {label: Retriever.load(folder, device) for label, folder in folders.items()}
     first = next(iter(trained.values()))
-    behaviour = visits_from(sequences, first.table.ids, named, notes)
+    behaviour = visits_from(sequences, first.table.ids, named, notes, first.table.origin.id_column)
     if not as_json:
         notes.print()
     options = (split, beams, constrained, None if within is None else _ids(within))

@@ -49,12 +49,20 @@ def open_source(
 
 
 def texts_for(
-    path: str | PathLike[str], column: str, ids: Any, id_column: str | None = None, notes: ColumnNotes | None = None
+    path: str | PathLike[str],
+    column: str,
+    ids: Any,
+    id_column: str | None = None,
+    notes: ColumnNotes | None = None,
+    known_as: str = "",
 ) -> list[str]:
-    """The text of every id, '' where the file has none; the column of ids is added to the notes."""
+    """The text of every id, '' where the file has none; the column of ids is added to the notes.
+
+    known_as: the name of the ids in the file that they come from.
+    """
     from ..data.items import find_ids, texts_of
 
-    chosen = find_ids(path, id_column, ids)
+    chosen = find_ids(path, id_column, ids, known_as)
     if notes is not None:
         notes.add("items", path, (chosen,))
     return texts_of(path, column, ids, chosen.column)

@@ -72,10 +72,11 @@ def judge(
     require_seed(seed)
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    known_as = table.origin.id_column
     source = vectors_from(embeddings, id_column, column, notes, items) if embeddings else None
     of_items = id_column_in(id_column, items, embeddings) if items else None
-    categories = texts_for(items, category, table.ids, of_items, notes) if items else None
-    visits = visits_from(sequences, table.ids, named, notes) if sequences else None
+    categories = texts_for(items, category, table.ids, of_items, notes, known_as) if items else None
+    visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None
     with Terminal() as progress:
         judgement = judgement_of(
             table, visits, source, categories, separator=separator, neighbours=neighbours, queries=queries, seed=seed,

@@ -39,7 +39,7 @@ def lookup(
     prefix = table.sid_of(what) or _prefix(table, what, sids)
     rows = table.rows_of(prefix)
     shown = rows[:limit] if limit else rows
-    texts = texts_for(items, text, table.ids, id_column, notes) if items else None
+    texts = texts_for(items, text, table.ids, id_column, notes, table.origin.id_column) if items else None
     matches = [
         {"item_id": table.ids[int(row)].as_py(), "codes": table.codes[row].tolist()}
         | ({"text": texts[int(row)]} if texts else {})

@@ -82,6 +82,7 @@ def report(
         require_folder(figures)
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    known_as = table.origin.id_column
     fitted = load(tokenizer) if tokenizer else None
     if fitted is not None and fitted.sizes != table.sizes:
         raise InputError(f"{tokenizer} makes SIDs of sizes {fitted.sizes}, but those of {sids} are {table.sizes}")
@@ -89,11 +90,11 @@ def report(
         raise SpecError("--category names a column of --items; give that file as well")
     with Terminal() as progress:
         of_items = id_column_in(id_column, items, embeddings) if items else None
-        texts = texts_for(items, text, table.ids, of_items, notes) if items else None
-        categories = texts_for(items, category, table.ids, of_items) if items and category else None
+        texts = texts_for(items, text, table.ids, of_items, notes, known_as) if items else None
+        categories = texts_for(items, category, table.ids, of_items, None, known_as) if items and category else None
         vectors = embeddings or (items if items and named_columns(VECTORS.names, columns_of(items)) else None)
         source = vectors_from(vectors, id_column, column, notes, items) if vectors else None
-        visits = visits_from(sequences, table.ids, named, notes) if sequences else None
+        visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None
         evidence = gather(table, fitted, source, texts, visits, categories, map_by, progress)
     if figures is not None:
         write_figures(evidence.figures, figures, forms)

@@ -103,7 +103,7 @@ def train(
     require_writable(output)
     columns = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     table, notes = SidTable.from_parquet(sids), ColumnNotes()
-    behaviour = visits_from(sequences, table.ids, columns, notes)
+    behaviour = visits_from(sequences, table.ids, columns, notes, table.origin.id_column)
     if not as_json:
         notes.print()
     if preset != "tiny" and find_device(device) == "cpu":

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .ids import is_id_type, is_text, match, without_dictionary
 
 __all__ = [
+    "are_telling",
     "could_be_id",
     "could_be_time",
     "could_be_user",
@@ -26,6 +27,7 @@ __all__ = [
 NEARLY_ALL = 0.99  # of the values are different in a column of ids; a file with a repeated id is still understood
 LONGEST_ID = 64  # characters, on average
 BLANKS = 0.05  # of the values of a column of ids have blanks inside, at most
+SPARSE = 8  # times as many numbers as ids, at least, up to the largest id
 YEARS = (631_152_000, 4_102_444_800)  # 1990 and 2100, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
@@ -90,6 +92,12 @@ def could_be_time(name: str, values: Any) -> str | None:
         return None
     unit = next((name for name, size in UNITS.items() if YEARS[0] * size <= low <= high <= YEARS[1] * size), None)
     return f"{unit} since 1970" if unit else None
+
+
+def are_telling(ids: Any) -> bool:
+    """Whether it tells something that values are among the ids; it does not if these are numbers from 0 on."""
+    ids = without_dictionary(ids)
+    return is_text(ids.type) or bool(len(ids) and pc.max(ids).as_py() > SPARSE * len(ids))
 
 
 def share_known(values: Any, ids: Any) -> float:

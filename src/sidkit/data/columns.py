@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from ..errors import InputError
 from .column_content import (
+    are_telling,
     could_be_id,
     could_be_time,
     could_be_user,
@@ -150,27 +151,35 @@ def choose(
 
 
 def choose_known(
-    file: FileColumns, role: Role, ids: Any, wanted: str | None = None, values: Callable[[Any], Any] | None = None
+    file: FileColumns,
+    role: Role,
+    ids: Any,
+    wanted: str | None = None,
+    known_as: str = "",
+    values: Callable[[Any], Any] | None = None,
 ) -> Chosen | None:
-    """The column of a role, for a file that is joined to these ids.
+    """The column of a role, for a file that is joined to these ids, which another file has under the name known_as.
 
-    Of several known names the first one whose values are mostly among the ids is taken. Without a known name it is the
-    only column of which that is true. values: the items in the first values of a column.
+    It is the wanted column; else one called known_as; else the first one of a known name whose values are mostly among
+    the ids; else the only column of which that is true. values: the items in the first values of a column.
     """
     if wanted is not None:
         return choose(file, role, wanted)
     fitting = [name for name, kind in file.types.items() if role.fits(kind)]
+    if known_as in fitting:
+        return Chosen(role, known_as)
     named = named_columns(role.names, fitting)
-    if len(named) == 1:
-        return Chosen(role, named[0])
     if not named and named_columns(role.names, file.types):
         return choose(file, role)  # an error that names its type
-    among = named or [name for name in fitting if normal(name) not in OTHER_NAMES]
-    shares = {name: share_known(values(file.sample(name)) if values else file.sample(name), ids) for name in among}
-    known = [name for name in among if shares[name] >= MOSTLY]
+
+    def known(names: Iterable[str]) -> list[str]:
+        samples = ((name, file.sample(name)) for name in names)
+        return [name for name, some in samples if share_known(values(some) if values else some, ids) >= MOSTLY]
+
     if named:
-        return Chosen(role, known[0] if known else max(named, key=shares.__getitem__))
-    return Chosen(role, known[0], "its values are known ids") if len(known) == 1 else None
+        return Chosen(role, next(iter(known(named) if len(named) > 1 else ()), named[0]))
+    likely = known(name for name in fitting if normal(name) not in OTHER_NAMES) if are_telling(ids) else []
+    return Chosen(role, likely[0], "its values are known ids") if len(likely) == 1 else None
 
 
 def missing(file: FileColumns, role: Role, wanted: str | None = None) -> InputError:

@@ -35,10 +35,13 @@ def text_column(path: str | PathLike[str], column: str, ids: Any, id_column: str
     return pc.fill_null(texts.take(pa.array(rows, mask=rows < 0)), "")
 
 
-def find_ids(path: str | PathLike[str], wanted: str | None = None, ids: Any = None) -> Chosen:
-    """The column of ids of a Parquet file, or of the first of several; ids: those that it will be joined to."""
+def find_ids(path: str | PathLike[str], wanted: str | None = None, ids: Any = None, known_as: str = "") -> Chosen:
+    """The column of ids of a Parquet file, or of the first of several.
+
+    ids: those that it will be joined to, and known_as: their name in the file that they come from.
+    """
     file = parquet_columns(files_of(path)[0])
-    chosen = choose(file, ID, wanted) if ids is None else choose_known(file, ID, ids, wanted)
+    chosen = choose(file, ID, wanted) if ids is None else choose_known(file, ID, ids, wanted, known_as)
     if chosen is None:
         raise missing(file, ID)
     return chosen

@@ -50,9 +50,14 @@ class SequenceColumns:
         return {f"--{role}-column": column for role, column in given.items()}
 
 
-def find_sequence_columns(file: FileColumns, ids: Any, given: SequenceColumns) -> tuple[Chosen, ...]:
-    """The column of lists; or the columns of items, users and times, the last one None for the order of the file."""
-    items = _items(file, ids, given)
+def find_sequence_columns(
+    file: FileColumns, ids: Any, given: SequenceColumns, known_as: str = ""
+) -> tuple[Chosen, ...]:
+    """The column of lists; or the columns of items, users and times, the last one None for the order of the file.
+
+    ids: the items that are known, and known_as: their name in the file that they come from.
+    """
+    items = _items(file, ids, given, known_as)
     if is_list(file.types[str(items.column)]):
         unused = [role.option for role, name in ((USER, given.user), (TIME, given.time)) if name is not None]
         if unused:
@@ -67,15 +72,16 @@ def find_sequence_columns(file: FileColumns, ids: Any, given: SequenceColumns) -
     return items, user, time
 
 
-def _items(file: FileColumns, ids: Any, given: SequenceColumns) -> Chosen:
+def _items(file: FileColumns, ids: Any, given: SequenceColumns, known_as: str) -> Chosen:
     """Lists of items, or items. A list of a known name comes first, then an item of a known name, then known ids."""
     if given.sequence is not None or given.item is not None:
         return _named_items(file, given)
     lists = [name for name, kind in file.types.items() if is_list(kind)]
     flat = [name for name in file.types if name not in lists]
-    by_name = [role for role, types in ((SEQUENCE, lists), (ITEM, flat)) if named_columns(role.names, types)]
+    usual = ((SEQUENCE, SEQUENCE.names, lists), (ITEM, (*ITEM.names, known_as), flat))
+    by_name = [role for role, names, columns in usual if named_columns(names, columns)]
     for role in by_name or (SEQUENCE, ITEM):
-        chosen = choose_known(file, role, ids, values=pc.list_flatten if role is SEQUENCE else None)
+        chosen = choose_known(file, role, ids, None, known_as, pc.list_flatten if role is SEQUENCE else None)
         if chosen is not None:
             return chosen
     raise no_such("column", "items", file.file, dict.fromkeys(file.types, True), SEQUENCE.option)

@@ -82,19 +82,23 @@ class Sequences:
 
 
 def read_sequences(
-    path: str | PathLike[str], ids: Any, column: str | None = None, columns: SequenceColumns | None = None
+    path: str | PathLike[str],
+    ids: Any,
+    column: str | None = None,
+    columns: SequenceColumns | None = None,
+    known_as: str = "",
 ) -> Sequences:
     """Sequences from a Parquet file, folder or glob, for the items with these ids (in the order of their table).
 
     Either a row per sequence with a list of item ids in time order, or a row per event: an item, a user or session, and
     a time. `columns` names the columns that are not to be detected (`sequence_columns.py`); column is short for its
     `sequence`. Events without a time are refused unless columns.file_order is set. The columns that were read are in
-    `Sequences.chosen`.
+    `Sequences.chosen`. known_as: the name of the ids in the file that they come from.
     """
     given = columns or SequenceColumns()
     given = given if column is None else replace(given, sequence=column)
     first = parquet_columns(files_of(path)[0])
-    chosen = find_sequence_columns(replace(first, file=str(path)), ids, given)
+    chosen = find_sequence_columns(replace(first, file=str(path)), ids, given, known_as)
     name = str(chosen[0].column)
     items, order, starts = _of_lists(path, name) if is_list(first.types[name]) else _of_events(path, chosen)
     if not is_id_type(items.type) and len(items) > items.null_count:

@@ -132,7 +132,7 @@ def read(
         ids = pa.concat_arrays([ids, alone])
     names = _names(paths)
     sides = {key: _side(key, names[key], table, ids) for key, table in tables.items()}
-    chosen = find_ids(items, id_column, ids) if items else None
+    chosen = find_ids(items, id_column, ids, tables["a"].origin.id_column) if items else None
     texts = text_column(items, text, ids, chosen.column) if items and chosen else None
     if texts is not None and not pc.any(pc.not_equal(texts, "")).as_py():
         raise InputError(f"no item of {sids} has a {text!r} in {items}; are these the same ids?")

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 from ..data.bad_rows import list_bad_rows
 from ..data.embeddings import Embeddings, open_embeddings, without
 from ..data.formats.parquet_file import empty_ids
+from ..data.kept import read_kept, read_kept_file
 from ..data.listing import is_parquet
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..progress import Progress
 from ..rows.checks import find_bad_rows
+from ..sids.origin import Origin
 from ..sids.table import SidTable
 from ..tokenizer.windows import identity_of
 
@@ -40,6 +42,8 @@ class EncodeTask:
     column: str | None
     template: str
     drop: bool  # bad rows are left out and listed, or an error
+    keep: tuple[str, ...]  # further columns that are copied
+    origin: Origin
     digest: str  # of the tokenizer, the template and the file
 
 
@@ -50,15 +54,17 @@ def encode_tasks(
     template: str,
     columns: tuple[str | None, str | None],
     drop: bool,
+    keep: tuple[str, ...] = (),
+    origin: Origin | None = None,
 ) -> list[EncodeTask]:
     """One per file. Outputs have the names of the inputs, below the deepest folder common to all inputs."""
-    settings = identity_of(fitted, "") + template + "drop" * drop
+    settings = identity_of(fitted, "") + template + "drop" * drop + ",".join(keep)
     if len(paths) == 1 and output.suffix == ".parquet":
         targets: list[Location] = [output]
     else:
         targets = _targets(paths, output)
     return [
-        EncodeTask(path, target, *columns, template, drop, _digest(settings, path))
+        EncodeTask(path, target, *columns, template, drop, keep, origin or Origin(), _digest(settings, path))
         for path, target in zip(paths, targets, strict=True)
     ]
 
@@ -75,11 +81,14 @@ def encode_file(task: EncodeTask, fitted: FittedTokenizer, device: str, progress
         return finished, True
     ids = empty_ids(task.path, task.id_column) if is_parquet(task.path) else None
     if ids is not None:
-        table = SidTable(ids, np.empty((0, len(fitted.sizes)), np.int32), fitted.sizes)
+        codes = np.empty((0, len(fitted.sizes)), np.int32)
+        more = read_kept_file(task.path, task.keep) if task.keep else None
     else:
         source = _without_bad_rows(task, open_embeddings(task.path, task.id_column, task.column))
-        table = SidTable(source.ids, fitted.encode(source, device=device, progress=progress), fitted.sizes)
-    table.to_parquet(task.target, task.template, {NOTE: task.digest})
+        ids, codes = source.ids, fitted.encode(source, device=device, progress=progress)
+        more = read_kept(source, task.keep)
+    table = SidTable(ids, codes, fitted.sizes, origin=task.origin)
+    table.to_parquet(task.target, task.template, {NOTE: task.digest}, more)
     return len(table), False
 
 

@@ -60,7 +60,9 @@ class Tokenizer:
         run = FitContext(int(seed), init, progress or Silent(), device)
         fit = fit_stages(self.stages, X, run, checkpoint)
         d, dtype, fingerprint = fit.rows.shape[1], np.dtype(fit.rows.dtype).name, fit.data_fingerprint
-        return FittedTokenizer(self, fit.stages, d, dtype, run.seed, fit.rows, fingerprint, roles=fit.roles)
+        return FittedTokenizer(
+            self, fit.stages, d, dtype, run.seed, fit.rows, fingerprint, roles=fit.roles, columns=fit.columns
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,7 @@ class FittedTokenizer:
     data_fingerprint: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the fit, as saved in config.json
     roles: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # of a joint fit: role -> its rows
+    columns: Mapping[str, Any] = field(default_factory=dict, repr=False)  # role -> the columns of its file, as `facts`
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -161,4 +164,5 @@ def load(path: str | Path) -> FittedTokenizer:
     """Read a model folder, checking all of it."""
     parts = read_parts(Path(path))
     spec = Tokenizer(parts.spec, parts.name)
-    return FittedTokenizer(spec, parts.stages, parts.d, parts.dtype, parts.seed, facts=parts.facts)
+    columns = parts.facts.get("columns", {})
+    return FittedTokenizer(spec, parts.stages, parts.d, parts.dtype, parts.seed, facts=parts.facts, columns=columns)

@@ -52,6 +52,11 @@ class ParquetEmbeddings:
         return self.parts[0].chosen
 
     @property
+    def id_name(self) -> str:
+        """The name that the column of ids had in the user's file."""
+        return self.parts[0].id_name
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         return self.vectors.dtype
 

@@ -19,9 +19,10 @@ from ..ids import is_id_type
 from ..listing import readable
 from .vectors import is_vector_type, value_type
 
-__all__ = ["Part", "empty_ids", "examine", "first_values", "parquet_columns"]
+__all__ = ["ID_NAME", "Part", "empty_ids", "examine", "first_values", "parquet_columns"]
 
 READ = 1 << 20  # bytes fetched at once, so that no complete row group is in memory
+ID_NAME = b"sidkit.id_column"  # the key of the note on the name that ids had in the file that this one was made from
 SAMPLE = 1 << 16  # rows that a column is judged by
 ROWS_PER_BYTE = 64  # a footer that announces more is wrong: ids alone take more room
 
@@ -37,6 +38,7 @@ class Part:
     value_type: Any  # of one number of a vector
     groups: tuple[int, ...]  # rows of each row group
     chosen: tuple[Chosen, ...] = ()  # the columns of ids and vectors, and why
+    id_name: str = ""  # the name that the column of ids had in the file that this one was made from, if any
 
     @property
     def rows(self) -> int:
@@ -82,11 +84,18 @@ def examine(path: Location, id_column: str | None, column: str | None, first: Pa
     for name in (id_column, column):
         if schema.names.count(name) > 1:
             raise InputError(f"{path.name} has {schema.names.count(name)} columns named {name!r}; keep one")
-    part = Part(path, id_column, column, types[id_column], value_type(types[column]), groups, chosen)
+    kinds = types[id_column], value_type(types[column])
+    part = Part(path, id_column, column, *kinds, groups, chosen, _id_name(id_column, schema))
     if first:
         _require_same(id_column, part.id_type, path, first.id_type, first.path)
         _require_same(column, part.value_type, path, first.value_type, first.path)
     return part
+
+
+def _id_name(id_column: str, schema: Any) -> str:
+    """The name of the ids in the user's file: that of the column, or the one noted by a file that sidkit wrote."""
+    noted = (schema.metadata or {}).get(ID_NAME)
+    return noted.decode(errors="replace") if noted and id_column == "item_id" else id_column
 
 
 def empty_ids(path: Location, id_column: str | None) -> Any:
