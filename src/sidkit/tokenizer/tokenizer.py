@@ -20,6 +20,7 @@ from ..stages.prepare import FittedRemoveMean
 from ..stages.stage import FitContext, Fitted, HasCodebooks, Stage, require_stages
 from .card import facts_of, model_card
 from .chain import StageChain
+from .fingerprint import tokenizer_digest
 from .fitting import fit_stages
 from .spread import copied_if_slow, require_spreadable
 from .spread import spread as spread_rows
@@ -111,6 +112,7 @@ class FittedTokenizer:
         checkpoint: str | Path | None = None,
         spread: bool = False,
         ran: dict[str, Any] | None = None,
+        digests: dict[str, str] | None = None,
     ) -> NDArray[np.int32]:
         """Semantic IDs of embeddings: int32, (n, number of tokens).
 
@@ -120,13 +122,14 @@ class FittedTokenizer:
                      last token then depends on the others, so encode all items of a catalogue together
         ran          a dictionary to fill with the device that did the work (`run_report.ran_on`); it stays empty if
                      there was none to do
+        digests      with a checkpoint, a dictionary to fill with the digest of the embeddings, as SID files note it
         """
         report = progress or Silent()
         if spread:
             require_spreadable(self)
             X = copied_if_slow(X, self.d, None if checkpoint is None else Path(checkpoint).absolute().parent, report)
         if checkpoint is not None:
-            rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran)
+            rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran, digests)
         else:
             rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
             report.start("encode", rows.shape[0])
@@ -140,6 +143,11 @@ class FittedTokenizer:
     def chain(self) -> StageChain:
         """All stages as one: every token of a chunk in a single pass."""
         return StageChain(self.stages)
+
+    @cached_property
+    def digest(self) -> str:
+        """16 digits that identify it; a SID file notes those of the tokenizer that made it."""
+        return tokenizer_digest(self.stages, self.spec.stages, self.dtype)
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder: config.json, model.safetensors, README.md."""
