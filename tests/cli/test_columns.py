@@ -115,16 +115,17 @@ def test_training_says_the_order_and_prints_a_command_that_runs(amazon):
 
 def test_what_was_chosen_is_in_one_line_and_in_json(amazon):
     both = {"embeddings": {"id": "asin", "vectors": "vector"}}
+    fitted = {"items": both["embeddings"]}
     embeddings = "items.parquet: ids in 'asin', vectors in 'vector'\n"
     texts = "items.parquet: ids in 'asin'\n"
     sids, of_items = {"items": {"id": "asin"}}, ("--items", "items.parquet")
     for words, columns, line in (
-        (("fit", "items.parquet", "-o", "new", "--sizes", "8"), {"items": both["embeddings"]}, embeddings),
+        (("fit", "items.parquet", "-o", "new", "--sizes", "8"), fitted, embeddings),
         (("encode", "tok", "items.parquet", "-o", "new.parquet"), both, embeddings),
-        (("advise", "items.parquet", "--sizes", "8-8"), both, embeddings),
+        (("advise", "items.parquet", "--sizes", "8-8"), fitted, embeddings),
         (("embed", "items.parquet", "--model", "tfidf", "--dimensions", "4", "-o", "e.parquet"), sids, texts),
         (("lookup", "sids.parquet", "B00007", *of_items), sids, texts),
-        (("compare", "items.parquet", "-o", "runs", "--sizes", "8-8", "--seeds", "x1"), both, embeddings),
+        (("compare", "items.parquet", "-o", "runs", "--sizes", "8-8", "--seeds", "x1"), fitted, embeddings),
         (("explore", "sids.parquet", *of_items, "--check"), sids, texts),
         (("case", "collisions", "sids.parquet", "new.parquet", *of_items), sids, texts),
         (("report", "sids.parquet", *of_items), sids | both, texts + embeddings),

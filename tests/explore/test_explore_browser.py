@@ -70,7 +70,7 @@ def test_a_pasted_sid_leads_to_its_prefix_and_words_to_pages_of_results(page, si
     page.wait_for_url("**/search?q=red&page=2")
 
 
-def test_descending_and_coming_back_by_every_way_there_is(page, site):
+def test_descending_and_going_back_by_every_control(page, site):
     visit(page, site)
     assert heading(page) == "All items"
     first = page.locator(".branch").first
@@ -170,7 +170,7 @@ def test_the_tree_is_walked_by_keyboard_alone(page, site):
     until(page, "All items")
 
 
-def test_everything_has_a_name_for_those_who_cannot_see_it(page, site):
+def test_everything_has_a_name_for_a_screen_reader(page, site):
     for path in ("/?p=3", "/item?id=P0030", "/search?q=red"):
         visit(page, site + path)
         nameless = page.evaluate(
@@ -273,7 +273,7 @@ def fastest(work, times=5):
     return min(seconds)
 
 
-def test_a_stranger_is_asked_for_the_token(browser, pages):
+def test_a_visitor_without_the_token_must_enter_it(browser, pages):
     with served(pages, "secret-token") as site, watched(browser) as page:
         with (
             browser.new_context() as stranger

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import SpecError
 from .columns import ColumnNotes
-from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
+from .joint import JointEmbeddings, Queries, Repeats, Roles, describe_roles, joint_roles, open_joint
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Output, Recipe
 from .outputs import require_folder
 from .parsing import read_options, read_sizes, tokenizer_of
@@ -107,8 +107,7 @@ def fit(
     notes.print()
     print_quality(facts["quality"], fitted.sizes)
     if "roles" in facts:
-        counts = " and ".join(f"{count:,} {role}" for role, count in facts["roles"].items())
-        print(f"\nfitted on {counts}; these figures count items alone")
+        print(f"\n{describe_roles(facts['roles'])}")
     if ran:
         print(f"\n{describe_run(ran)}")
     same = {"--id-column": id_column, "--column": column, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}

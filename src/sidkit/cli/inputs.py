@@ -55,16 +55,17 @@ def texts_for(
     id_column: str | None = None,
     notes: ColumnNotes | None = None,
     known_as: str = "",
+    kind: str = "items",
 ) -> list[str]:
     """The text of every id, '' where the file has none; the column of ids is added to the notes.
 
-    known_as: the name of the ids in the file that they come from.
+    known_as: the name of the ids in the file that they come from; kind: what the file is to the command.
     """
     from ..data.items import find_ids, texts_of
 
     chosen = find_ids(path, id_column, ids, known_as)
     if notes is not None:
-        notes.add("items", path, (chosen,))
+        notes.add(kind, path, (chosen,))
     return texts_of(path, column, ids, chosen.column)
 
 

@@ -102,15 +102,15 @@ def print_encoded(
 ) -> None:
     """What was written, and by how many workers."""
     if as_json:
-        facts = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
-        print(json.dumps(facts | {"ran": ran} | (notes.field() if notes else {})))
+        result = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
+        print(json.dumps(result | {"ran": ran} | (notes.field() if notes else {})))
         return
     if notes:
         notes.print()
     from ..rows.run_report import describe_run
     from .printing import command_line
 
-    kept = f" ({done.kept} were there already)" if done.kept else ""
+    note = f" ({done.kept} were there already)" if done.kept else ""
     following = command_line("report", output)
     print(describe_run(ran))
-    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: {following}")
+    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{note}; next: {following}")

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ..data.bad_rows import list_bad_rows
-from ..data.embeddings import Embeddings, open_embeddings, without
+from ..data.embeddings import open_embeddings, without
 from ..data.formats.parquet_file import empty_ids
 from ..data.kept import read_kept, read_kept_file
 from ..data.listing import is_parquet
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..progress import Progress
-from ..rows.checks import find_bad_rows
+from ..rows.checks import WithStandIns
 from ..sids.origin import Origin
 from ..sids.table import SidTable
 from ..tokenizer.windows import identity_of
@@ -80,25 +80,32 @@ def encode_file(task: EncodeTask, fitted: FittedTokenizer, device: str, progress
     if finished is not None:
         return finished, True
     ids = empty_ids(task.path, task.id_column) if is_parquet(task.path) else None
-    if ids is not None:
-        codes = np.empty((0, len(fitted.sizes)), np.int32)
-        more = read_kept_file(task.path, task.keep) if task.keep else None
+    codes = np.empty((0, len(fitted.sizes)), np.int32)
+    if ids is None:
+        ids, codes, more = _encoded(task, fitted, device, progress)
     else:
-        source = _without_bad_rows(task, open_embeddings(task.path, task.id_column, task.column))
-        ids, codes = source.ids, fitted.encode(source, device=device, progress=progress)
-        more = read_kept(source, task.keep)
+        more = read_kept_file(task.path, task.keep) if task.keep else None
     table = SidTable(ids, codes, fitted.sizes, origin=task.origin)
     table.to_parquet(task.target, task.template, {NOTE: task.digest}, more)
     return len(table), False
 
 
-def _without_bad_rows(task: EncodeTask, source: Embeddings) -> Embeddings:
-    """The source without its bad rows, where the task drops them; they are listed next to the output."""
-    bad = find_bad_rows(source) if task.drop else {}
-    if not bad:
-        return source
-    list_bad_rows(task.target, source, bad)
-    return without(source, sorted(bad))
+def _encoded(task: EncodeTask, fitted: FittedTokenizer, device: str, progress: Progress) -> tuple[Any, Any, Any]:
+    """Ids, codes and further columns of the file's rows, whose vectors are read once.
+
+    Where the task drops bad rows, they are listed beside the output.
+    """
+    source = open_embeddings(task.path, task.id_column, task.column)
+    if not task.drop:
+        return source.ids, fitted.encode(source, device=device, progress=progress), read_kept(source, task.keep)
+    rows = WithStandIns(source)
+    codes = fitted.encode(rows, device=device, progress=progress)
+    if not rows.bad:
+        return source.ids, codes, read_kept(source, task.keep)
+    bad = sorted(rows.bad)
+    list_bad_rows(task.target, source, {row: rows.bad[row] for row in bad})
+    good = without(source, bad)
+    return good.ids, np.delete(codes, bad, axis=0), read_kept(good, task.keep)
 
 
 def _targets(paths: Sequence[Location], folder: Location) -> list[Location]:

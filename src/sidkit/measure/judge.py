@@ -41,7 +41,7 @@ def judge(
     behaviour     `prefix_agreement`, from sequences or their file: over all their steps or, with held_out, over
                   those into the last two items of each, for SIDs that were made from the others (`sidkit blend`)
     counting      `counted` and `counted_by_token` of the same sequences, in validation; and users, those who have an
-                  item to be found (left out if nobody has)
+                  item to predict (left out if nobody has)
     neighbours    `neighbour_agreement`, from the items' vectors, joined by id; and items_without_vector
     categories    `purity` of whole category paths, one per item of the table
     """

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from .bart.packing import Ragged
 from .examples import join
 
-__all__ = ["Past", "RecentQueries", "ShortHistory", "UserSids", "past_of", "weighted_codes"]
+__all__ = ["Past", "RecentQueries", "ShortHistory", "UserSids", "by_count", "past_of", "weighted_codes"]
 
 Integers = NDArray[np.int64]
+COUNTED = 200  # latest clicks for a query, among which the most frequent items are taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,19 +29,20 @@ class Past:
     last: Integers  # (n,)
 
     def latest(self, rows: Integers, count: int) -> tuple[Integers, Integers]:
-        """The latest `count` values before these events, (len(rows), count), -1 for none; and how many there were."""
-        at = self.last[rows, None] - count + np.arange(count)
-        there = at >= self.first[rows, None]
-        known = np.where(there, self.values[np.where(there, at, 0)] if len(self.values) else -1, -1)
-        return known, there.sum(1)
+        """The latest `count` values before these events, (len(rows), count), -1 for none; and their number (rows,)."""
+        index = self.last[rows, None] - count + np.arange(count)
+        exists = index >= self.first[rows, None]
+        latest = np.where(exists, self.values[np.where(exists, index, 0)] if len(self.values) else -1, -1)
+        return latest, (latest >= 0).sum(1)
 
 
 def past_of(user: Integers, time: Integers, value_user: Integers, value_time: Integers, values: Integers) -> Past:
     """What of the values, each of a user and a time, came before events of a user and a time; equal times do not count.
 
-    A user below 0 is nobody: such events have no past, and such values are left out.
+    A user below 0 is nobody: such events have no past, and such values are left out. So are values below 0: items that
+    are not in the catalogue.
     """
-    kept = value_user >= 0
+    kept = (value_user >= 0) & (values >= 0)
     users, times = np.concatenate([user, value_user[kept]]), np.concatenate([time, value_time[kept]])
     is_value = np.arange(len(users)) >= len(user)
     order = np.lexsort((is_value, times, users))  # of equal times, events come first
@@ -62,44 +64,71 @@ class ShortHistory:
     count: int = 5
 
     def take(self, rows: Integers) -> Ragged:
-        items, _ = self.clicks.latest(rows, self.count)
-        there = items >= 0
-        tokens = self.sids[items[there]].ravel()
-        return Ragged(tokens, np.concatenate([[0], np.cumsum(there.sum(1) * self.sids.shape[1])]))
+        items, count = self.clicks.latest(rows, self.count)
+        return Ragged(self.sids[items[items >= 0]].ravel(), _starts(count * self.sids.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
 class RecentQueries:
-    """The texts of the latest queries, oldest first, by event."""
+    """The texts of the latest queries, oldest first, by event; a separator lies between two of them."""
 
     queries: Past
     texts: Ragged
+    separator: int
     count: int = 3
 
     def take(self, rows: Integers) -> Ragged:
         recent, _ = self.queries.latest(rows, self.count)
-        empty = Ragged(self.texts.tokens, np.append(self.texts.starts, self.texts.starts[-1]))  # a last, empty text
-        return join([empty.take(np.where(recent[:, i] < 0, len(self.texts), recent[:, i])) for i in range(self.count)])
+        exists = recent >= 0
+        parts = [Ragged(np.zeros(0, np.int32), np.zeros(len(rows) + 1, np.int64))]
+        texts = Ragged(self.texts.tokens, np.append(self.texts.starts, self.texts.starts[-1]))  # -1: an empty one
+        for i in range(self.count):
+            follows = exists[:, i] & exists[:, :i].any(1)
+            parts += [
+                Ragged(np.full(follows.sum(), self.separator, np.int32), _starts(follows)),
+                texts.take(recent[:, i]),
+            ]
+        return join(parts)
 
 
 @dataclass(frozen=True, eq=False)
 class UserSids:
-    """A user as two SIDs, by event: of the latest items and of a longer history; nothing where there is no history."""
+    """A user as two SIDs, by event: of the latest items and of a longer history.
+
+    A user without clicks takes the items that others clicked most for the query, where `others` are given; without
+    those there is nothing.
+    """
 
     clicks: Past
     codes: NDArray[np.int32]  # (items, levels)
     offsets: NDArray[np.int32]  # (levels,) the token of code 0
     short: int = 5
     long: int = 50
+    others: Past | None = None
 
     def take(self, rows: Integers) -> Ragged:
+        longest, _ = self.clicks.latest(rows, max(self.short, self.long))
+        if self.others is not None:
+            cold = np.flatnonzero((longest < 0).all(1))
+            width = longest.shape[1]
+            longest[cold] = by_count(self.others.latest(rows[cold], max(width, COUNTED))[0])[:, -width:]
         parts = []
         for count in (self.short, self.long):
-            items, many = self.clicks.latest(rows, count)
+            items = longest[:, longest.shape[1] - count :]
+            known = (items >= 0).any(1)
             tokens = weighted_codes(self.codes, items) + self.offsets
-            known = many > 0
             parts.append(Ragged(tokens[known].astype(np.int32).ravel(), _starts(known * tokens.shape[1])))
         return join(parts)
+
+
+def by_count(items: Integers) -> Integers:
+    """Items (n, count), -1 for none: those that occur most often to the right, each once; of equals the latest."""
+    out = np.full_like(items, -1)
+    for row, line in zip(out, items, strict=True):
+        values, first, counts = np.unique(line[line >= 0][::-1], return_index=True, return_counts=True)
+        ranked = values[np.lexsort((-first, counts))]
+        row[len(row) - len(ranked) :] = ranked
+    return out
 
 
 def weighted_codes(codes: NDArray[np.int32], items: Integers) -> NDArray[np.int64]:
@@ -107,11 +136,11 @@ def weighted_codes(codes: NDArray[np.int32], items: Integers) -> NDArray[np.int6
 
     ceil(sum_i w_i code_i),   w_i = exp(sqrt(i)) / sum_j exp(sqrt(j)),   i = 1 for the oldest item there is
     """
-    there = items >= 0
-    index = np.cumsum(there, 1)
-    weights = np.where(there, np.exp(np.sqrt(index)), 0.0)
+    exists = items >= 0
+    index = np.cumsum(exists, 1)
+    weights = np.where(exists, np.exp(np.sqrt(index)), 0.0)
     weights /= np.maximum(weights.sum(1, keepdims=True), 1e-300)
-    mean = np.einsum("nc,ncl->nl", weights, codes[np.where(there, items, 0)].astype(np.float64))
+    mean = np.einsum("nc,ncl->nl", weights, codes[np.where(exists, items, 0)].astype(np.float64))
     rounded: NDArray[np.int64] = np.ceil(mean - 1e-9).astype(np.int64)
     return rounded
 

@@ -6,7 +6,7 @@ together when a batch is made, so tens of millions of examples take a few bytes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,10 @@ from .tokens import Tokens
 __all__ = ["Filled", "TaskExamples", "join"]
 
 Integers = NDArray[np.int64]
+
+# Which fields are shortened, in this order, where an input is too long. SIDs of the answer's side are never shortened.
+GIVES_WAY = ("recent_queries", "history", "profile", "title", "category", "query_category", "query")
+OLDEST_FIRST = ("recent_queries", "history")  # these lose their beginning, the others their end
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,44 +39,68 @@ class TaskExamples:
 class Filled:
     """The examples of a stage, all tasks together, as inputs and outputs of tokens on demand.
 
-    tables: for every field its tokens, by row; longest: tokens of an input or output at most, the rest is cut off.
+    tables: for every field its tokens, by row; longest: tokens of an input or output at most. Where there are more,
+    fields are shortened in the order of GIVES_WAY: what a user typed long ago goes first, the query itself last.
+    Blanks at the ends of a template's texts are not tokens: a text that follows starts with its own.
     """
 
     def __init__(
         self, tasks: Sequence[TaskExamples], tables: Mapping[str, Ragged], tokens: Tokens, longest: int = 128
     ) -> None:
         self.tasks, self.tables, self.longest = list(tasks), tables, longest
-        self.bos, self.eos = tokens.bos, tokens.eos
+        self.bos, self.eos, self.levels = tokens.bos, tokens.eos, len(tokens.sizes)
         self.starts = np.cumsum([0, *(len(one) for one in tasks)])
         texts = {value for one in tasks for kind, value in (*one.task.input, *one.task.output) if kind == "text"}
-        self.literals = {text: tokens.texts([text], longest) for text in texts}
+        self.literals = {text: tokens.texts([text], longest) for text in sorted(texts)}
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def take(self, index: Integers) -> TokenExamples:
         """The examples with these indices, in this order."""
+        outputs = self._by_task(index, lambda one, rows: self._filled(one, one.task.output, rows, []))
+        return TokenExamples(self.inputs(index), outputs)
+
+    def inputs(self, index: Integers) -> Ragged:
+        """The inputs alone: what is asked where the answer is not known."""
+        return self._by_task(index, lambda one, rows: self._filled(one, one.task.input, rows, [self.bos]))
+
+    def _by_task(self, index: Integers, filled: Callable[[TaskExamples, Integers], Ragged]) -> Ragged:
         which = np.searchsorted(self.starts, index, side="right") - 1
-        inputs, outputs, order = [], [], []
+        parts, order = [Ragged.of([])], [np.zeros(0, np.int64)]
         for number in np.unique(which):
-            mine = np.flatnonzero(which == number)
-            rows = index[mine] - self.starts[number]
-            one = self.tasks[number]
-            inputs.append(self._filled(one, one.task.input, rows, self.longest, self.bos))
-            outputs.append(self._filled(one, one.task.output, rows, self.longest, None))
-            order.append(mine)
-        back = np.argsort(np.concatenate(order))
-        return TokenExamples(_stack(inputs).take(back), _stack(outputs).take(back))
+            of_task = np.flatnonzero(which == number)
+            parts.append(filled(self.tasks[number], index[of_task] - self.starts[number]))
+            order.append(of_task)
+        return _stack(parts).take(np.argsort(np.concatenate(order)))
 
     def _filled(
-        self, one: TaskExamples, parts: Sequence[tuple[str, str]], rows: Integers, longest: int, begin: int | None
+        self, examples: TaskExamples, parts: Sequence[tuple[str, str]], rows: Integers, begin: list[int]
     ) -> Ragged:
-        n = len(rows)
-        pieces = [_constant(n, begin)] if begin is not None else []
+        n, room = len(rows), self.longest - 1 - len(begin)
+        pieces = []
         for kind, value in parts:
             table = self.literals[value] if kind == "text" else self.tables[value]
-            pieces.append(table.take(np.zeros(n, np.int64) if kind == "text" else one.rows[value][rows]))
-        return join([_cut(join(pieces), longest - 1), _constant(n, self.eos)])
+            pieces.append(table.take(np.zeros(n, np.int64) if kind == "text" else examples.rows[value][rows]))
+        inside = _cut(join(self._shortened(parts, pieces, room)), room)
+        return join([*(_constant(n, token) for token in begin), inside, _constant(n, self.eos)])
+
+    def _shortened(self, parts: Sequence[tuple[str, str]], pieces: list[Ragged], room: int) -> list[Ragged]:
+        """The pieces of each part, shortened where a row has more than `room` tokens; a history loses whole SIDs."""
+        over = np.maximum(sum(np.diff(piece.starts) for piece in pieces) - room, 0)
+        if not over.any():
+            return pieces
+        fields = sorted(
+            (GIVES_WAY.index(value), i, value)
+            for i, (kind, value) in enumerate(parts)
+            if kind == "field" and value in GIVES_WAY
+        )
+        for _, i, value in fields:
+            unit = self.levels if value == "history" else 1
+            less = np.minimum(-(-over // unit) * unit, np.diff(pieces[i].starts))
+            pieces[i] = _without(pieces[i], less, first=value in OLDEST_FIRST)
+            over = np.maximum(over - less, 0)
+        return pieces
 
 
 def join(parts: Sequence[Ragged]) -> Ragged:
@@ -94,11 +122,18 @@ def _stack(parts: Sequence[Ragged]) -> Ragged:
 
 
 def _cut(rows: Ragged, longest: int) -> Ragged:
-    lengths = np.diff(rows.starts)
-    if lengths.max(initial=0) <= longest:
+    """At most the first `longest` tokens of each sequence."""
+    return _without(rows, np.maximum(np.diff(rows.starts) - longest, 0), first=False)
+
+
+def _without(rows: Ragged, less: Integers, first: bool) -> Ragged:
+    """Sequences without `less` (n,) of their first or of their last tokens."""
+    if not less.any():
         return rows
-    inside = np.arange(len(rows.tokens)) - np.repeat(rows.starts[:-1], lengths) < longest
-    return Ragged(rows.tokens[inside], np.concatenate([[0], np.cumsum(np.minimum(lengths, longest))]))
+    lengths = np.diff(rows.starts)
+    inside = np.arange(len(rows.tokens)) - np.repeat(rows.starts[:-1], lengths)
+    kept = inside >= np.repeat(less, lengths) if first else inside < np.repeat(lengths - less, lengths)
+    return Ragged(rows.tokens[kept], np.concatenate([[0], np.cumsum(lengths - less)]))
 
 
 def _constant(n: int, token: int) -> Ragged:

@@ -23,6 +23,8 @@ class SearchPlan:
     longest         tokens of an input at most (inferred)
     from_centroids  SID tokens start from the tokenizer's centroids instead of at random (inferred)
     history, recent_queries, long_history    how many are used of each (5 is the paper's short window)
+    cold_users      the SIDs of a user without clicks: of the items most clicked for the query, or none
+    precision       of matrix products: auto is bfloat16 on a GPU and float32 on a CPU
     """
 
     shape: BartShape = field(default_factory=BartShape)
@@ -39,18 +41,27 @@ class SearchPlan:
     history: int = 5
     recent_queries: int = 3
     long_history: int = 50
+    cold_users: Literal["query", "none"] = "query"
     beams: int = 128
+    precision: Literal["auto", "bfloat16", "float32"] = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("batch", "words", "longest", "beams"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("warmup", "weight_decay", "history", "recent_queries", "long_history", "seed"):
+            if getattr(self, name) < 0:
+                raise SpecError(f"{name} must not be negative, not {getattr(self, name)}")
         if len(self.epochs) != 3 or min(self.epochs) < 0 or not sum(self.epochs):
-            raise SpecError(f"epochs are three numbers, one for each stage, not {self.epochs}")
+            raise SpecError(f"epochs are three numbers from 0, one for each stage, and not all 0; not {self.epochs}")
         if self.learning_rate <= 0:
             raise SpecError(f"the learning rate must be positive, not {self.learning_rate}")
         if self.decay not in ("none", "linear"):
             raise SpecError(f"decay must be none or linear, not {self.decay!r}")
+        if self.cold_users not in ("query", "none"):
+            raise SpecError(f"cold_users must be query or none, not {self.cold_users!r}")
+        if self.precision not in ("auto", "bfloat16", "float32"):
+            raise SpecError(f"precision must be auto, bfloat16 or float32, not {self.precision!r}")
         if self.longest > self.shape.positions:
             raise SpecError(f"inputs of {self.longest} tokens do not fit {self.shape.positions} positions")

@@ -7,7 +7,7 @@ personal    what a user typed, with what is known of the user -> the SID of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from .bart.packing import Ragged
 from .context import Past, RecentQueries, ShortHistory, UserSids
 from .examples import Filled, TaskExamples
 from .plan import SearchPlan
-from .templates import STAGES, TemplateTask
+from .templates import FIELDS, STAGES, TemplateTask
 from .tokens import Tokens
 
 __all__ = ["Corpus", "Events", "tables_of", "training_stages"]
@@ -28,13 +28,22 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Queries typed by users: query (n,), user (n,) or -1, item (n,) clicked or ordered afterwards, or -1."""
+    """Queries typed by users.
+
+    query     (n,) row of the query
+    item      (n,) row of the item clicked or ordered afterwards, -1 where it is not known
+    user      (n,) row of the user, or -1
+    clicks    what the user clicked before
+    queries   what the user asked before
+    others    what anybody clicked before for the same query
+    """
 
     query: Integers
     item: Integers
     user: Integers
     clicks: Past
     queries: Past
+    others: Past
 
     def __len__(self) -> int:
         return len(self.query)
@@ -45,7 +54,7 @@ class Corpus:
     """What a model is trained on, as arrays; queries and items have SIDs of the same codebooks."""
 
     queries: Sequence[str]
-    query_codes: NDArray[np.int32]  # (queries, levels)
+    query_codes: NDArray[np.int32]  # (queries, levels), -1 for a query without a SID
     titles: Sequence[str | None]
     item_codes: NDArray[np.int32]  # (items, levels)
     categories: Sequence[str | None]  # of items, as a path
@@ -55,31 +64,41 @@ class Corpus:
     events: Events
 
 
-def tables_of(corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan) -> dict[str, Any]:
-    """For every field of a template what gives its tokens by row: of the query, the item, the user or the event."""
+def tables_of(
+    corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan, fields: Collection[str] = FIELDS
+) -> dict[str, Any]:
+    """For each of these fields what gives its tokens by row: of the query, the item, the user or the event."""
     text = plan.longest // 2
-    queries, item_sids = tokens.texts(corpus.queries, text), tokens.sids(corpus.item_codes)
     offsets = tokens.sids(np.zeros((1, len(tokens.sizes)), np.int32))[0]
-    history = ShortHistory(events.clicks, item_sids, plan.history)
-    return {
+
+    def queries() -> Ragged:
+        return tokens.texts(corpus.queries, text)
+
+    def user_sids() -> UserSids:
+        others = events.others if plan.cold_users == "query" else None
+        return UserSids(events.clicks, corpus.item_codes, offsets, plan.history, plan.long_history, others)
+
+    made: dict[str, Callable[[], Any]] = {
         "query": queries,
-        "query_sid": _rows(tokens.sids(corpus.query_codes)),
-        "title": tokens.texts(corpus.titles, text),
-        "item_sid": _rows(item_sids),
-        "category": tokens.texts(corpus.categories, text),
-        "query_category": tokens.texts(corpus.categories, text),
-        "profile": tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
-        "history": history,
-        "recent_queries": RecentQueries(events.queries, queries, plan.recent_queries),
-        "user_sid": UserSids(events.clicks, corpus.item_codes, offsets, plan.history, plan.long_history),
+        "query_sid": lambda: _rows(tokens.sids(np.maximum(corpus.query_codes, 0)), corpus.query_codes[:, 0] >= 0),
+        "title": lambda: tokens.texts(corpus.titles, text),
+        "item_sid": lambda: _rows(tokens.sids(corpus.item_codes)),
+        "category": lambda: tokens.texts(corpus.categories, text),
+        "query_category": lambda: tokens.texts(corpus.categories, text),
+        "profile": lambda: tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
+        "history": lambda: ShortHistory(events.clicks, tokens.sids(corpus.item_codes), plan.history),
+        "recent_queries": lambda: RecentQueries(events.queries, queries(), tokens.eos, plan.recent_queries),
+        "user_sid": user_sids,
     }
+    return {name: make() for name, make in made.items() if name in fields}
 
 
 def training_stages(
     corpus: Corpus, templates: Mapping[str, Sequence[TemplateTask]], tokens: Tokens, plan: SearchPlan
 ) -> dict[str, Filled]:
-    """The examples of every stage."""
-    tables = tables_of(corpus, corpus.events, tokens, plan)
+    """The examples of every stage; those that would have an empty text are left out, and events without an item."""
+    fields = set().union(*(task.fields for tasks in templates.values() for task in tasks))
+    tables = tables_of(corpus, corpus.events, tokens, plan, fields)
     rows = {
         "content": lambda task: content_rows(corpus, task),
         "pairs": lambda task: _pair_rows(*corpus.pairs),
@@ -87,7 +106,7 @@ def training_stages(
     }
     stages = {}
     for stage in STAGES:
-        tasks = [TaskExamples(task, _needed(rows[stage](task), task)) for task in templates[stage]]
+        tasks = [TaskExamples(task, _usable(rows[stage](task), task, tables, stage)) for task in templates[stage]]
         stages[stage] = Filled([one for one in tasks if len(one)], tables, tokens, plan.longest)
     return stages
 
@@ -109,18 +128,13 @@ def event_rows(events: Events) -> dict[str, Integers]:
 
 
 def content_rows(corpus: Corpus, task: TemplateTask) -> dict[str, Integers]:
-    """Of a task about queries the queries, about items the items; where it asks for a category, those that have one."""
+    """Of a task about queries the queries, about items the items; a query has the category of its most frequent item."""
     if "query_category" in task.fields:
         query, item = _first_item(*corpus.pairs)
-        known = np.array([bool(corpus.categories[i]) for i in item], bool)
-        return {"query": query[known], "query_sid": query[known], "query_category": item[known]}
+        return {"query": query, "query_sid": query, "query_category": item}
     if task.fields & {"query", "query_sid"}:
         return {"query": corpus.training_queries, "query_sid": corpus.training_queries}
-    known = np.ones(len(corpus.titles), bool)
-    for name, texts in (("title", corpus.titles), ("category", corpus.categories)):
-        if name in task.fields:
-            known &= np.array([bool(text) for text in texts], bool)
-    items = np.flatnonzero(known)
+    items = np.arange(len(corpus.titles))
     return {"title": items, "item_sid": items, "category": items}
 
 
@@ -128,12 +142,20 @@ def _pair_rows(query: Integers, item: Integers) -> dict[str, Integers]:
     return {"query": query, "query_sid": query, "title": item, "item_sid": item, "category": item}
 
 
-def _needed(rows: Mapping[str, Integers], task: TemplateTask) -> dict[str, Integers]:
-    return {name: rows[name] for name in sorted(task.fields)}
+def _usable(
+    rows: Mapping[str, Integers], task: TemplateTask, tables: Mapping[str, Any], stage: str
+) -> dict[str, Integers]:
+    """The rows of the task's fields where none of its texts is empty; a personal input may lack texts."""
+    needed = {name: rows[name] for name in sorted(task.fields)}
+    usable = np.ones(len(next(iter(needed.values()))), bool)
+    for name in sorted(task.outputs if stage == "personal" else task.fields):
+        usable &= (needed[name] >= 0) & (np.diff(tables[name].starts)[needed[name]] > 0)
+    return {name: index[usable] for name, index in needed.items()}
 
 
 def _first_item(query: Integers, item: Integers) -> tuple[Integers, Integers]:
-    """Every query of the pairs once, with the item that stands most often with it; of equals the first by row."""
+    """Every query of the pairs once, with its most frequent known item; of equals the first by row."""
+    query, item = query[item >= 0], item[item >= 0]
     if not len(query):
         return query, item
     pairs, counts = np.unique(np.stack([query, item], 1), axis=0, return_counts=True)
@@ -142,5 +164,7 @@ def _first_item(query: Integers, item: Integers) -> tuple[Integers, Integers]:
     return pairs[first, 0], pairs[first, 1]
 
 
-def _rows(tokens: NDArray[np.int32]) -> Ragged:
-    return Ragged(tokens.ravel(), np.arange(len(tokens) + 1) * tokens.shape[1])
+def _rows(tokens: NDArray[np.int32], known: NDArray[np.bool_] | None = None) -> Ragged:
+    """tokens: (n, levels) as sequences; those that are not known are empty."""
+    there = np.ones(len(tokens), bool) if known is None else known
+    return Ragged(tokens[there].ravel(), np.concatenate([[0], np.cumsum(there * tokens.shape[1])]))

@@ -47,7 +47,7 @@ class Trainer:
     """Weights, optimiser and position of one training.
 
     stages      the examples of each stage, by name
-    log         called with (name, value, step of all stages) for TensorBoard and tests
+    log         called with (name, value, step of the stage) for TensorBoard and tests
     """
 
     def __init__(
@@ -63,47 +63,58 @@ class Trainer:
     ) -> None:
         self.plan, self.tokens, self.device, self.precision = plan, tokens, torch.device(device), precision
         self.stages, self.checkpoint, self.log = dict(stages), checkpoint, log
-        self.weights = {name: value.to(self.device).requires_grad_() for name, value in weights.items()}
+        self.weights = {
+            name: value.detach().to(self.device, copy=True).requires_grad_() for name, value in weights.items()
+        }
         self.optimiser = self._optimiser()
         self.blocks: Blocks = blocks_for(plan.shape, precision, self.device)
         self.at = Position()
         self.loss = torch.zeros((), device=self.device)  # of the batches of this epoch, added up
+        self.since = time.monotonic()  # when the time of `at` was last added up
         self._resume()
 
     def run(self, progress: Progress | None = None) -> Position:
         """Train every stage to its end; what a checkpoint had done is not done again."""
         report = progress or Silent()
+        self.since = time.monotonic()
         for number, (name, examples) in enumerate(self.stages.items()):
-            if number < self.at.stage or not len(examples):
+            if number < self.at.stage:
+                continue
+            if not len(examples) or not self.plan.epochs[number]:
+                self.at.stage = number + 1
                 continue
             report.start(name, len(examples) * self.plan.epochs[number])
-            report.advance(len(examples) * self.at.epoch + self.plan.batch * self.at.batch)
+            report.advance(len(examples) * self.at.epoch + min(self.plan.batch * self.at.batch, len(examples)))
             while self.at.epoch < self.plan.epochs[number]:
                 self._epoch(number, name, examples, report)
             self.optimiser = self._optimiser()
             self.at = Position(number + 1, losses=self.at.losses, seconds=self.at.seconds)
             self._save()
+        self._add_time()
         return self.at
 
     def _epoch(self, number: int, name: str, examples: Filled, report: Progress) -> None:
-        began = time.monotonic()
         batches = list(epoch(len(examples), self.plan.batch, (self.plan.seed, number, self.at.epoch)))
         for index, batch in self._ahead(examples, batches[self.at.batch :]):
             self.loss += self._step(number, batch, len(batches))
             self.at.batch, self.at.step = self.at.batch + 1, self.at.step + 1
             report.advance(len(index))
             if self.at.batch % SHOWN == 0 or self.at.batch == len(batches):
-                mean = float(self.loss) / self.at.batch
-                if not math.isfinite(mean):
-                    raise SpecError(f"the loss became {mean} in stage {name}; lower the learning rate")
+                mean = self._mean_loss(name)
                 report.note(f"epoch {self.at.epoch + 1}/{self.plan.epochs[number]}, loss {mean:.4f}")
                 self.log(f"{name}/loss", mean, self.at.step)
             if self.checkpoint is not None and self.checkpoint.due():
+                self._mean_loss(name)  # a model that diverged is not saved
                 self._save()
-        self.at.seconds += time.monotonic() - began
         self.at.losses.append({"stage": name, "epoch": self.at.epoch + 1, "loss": float(self.loss) / len(batches)})
         self.at.epoch, self.at.batch = self.at.epoch + 1, 0
         self.loss.zero_()
+
+    def _mean_loss(self, stage: str) -> float:
+        mean = float(self.loss) / self.at.batch
+        if not math.isfinite(mean):
+            raise SpecError(f"the loss became {mean} in stage {stage}; lower the learning rate")
+        return mean
 
     def _step(self, stage: int, batch: PackedBatch, batches: int) -> Any:
         seed = int(np.random.SeedSequence((self.plan.seed, stage, self.at.step)).generate_state(1, np.uint64)[0] >> 1)
@@ -119,9 +130,9 @@ class Trainer:
         return value.detach()
 
     def _rate(self, stage: int, batches: int) -> float:
-        step, whole = self.at.step, batches * self.plan.epochs[stage]
+        step, total = self.at.step, batches * self.plan.epochs[stage]
         rising = min(1.0, (step + 1) / self.plan.warmup) if self.plan.warmup else 1.0
-        falling = 1.0 - step / whole if self.plan.decay == "linear" else 1.0
+        falling = 1.0 - step / total if self.plan.decay == "linear" else 1.0
         return self.plan.learning_rate * rising * falling
 
     def _ahead(
@@ -148,9 +159,14 @@ class Trainer:
             list(self.weights.values()), self.plan.learning_rate, BETAS, EPSILON, weight_decay=decay, **fused
         )
 
+    def _add_time(self) -> None:
+        now = time.monotonic()
+        self.at.seconds, self.since = self.at.seconds + now - self.since, now
+
     def _save(self) -> None:
         if self.checkpoint is None:
             return
+        self._add_time()
         arrays = {f"now/{name}": value.detach().cpu().numpy() for name, value in self.weights.items()}
         arrays["loss"] = self.loss.cpu().numpy()
         for name, value in self.weights.items():

@@ -104,10 +104,6 @@ class SidTable:
         prefixes = self.codes[self._index.rows[bounds[:-1]], :level].tolist()
         return dict(zip(map(tuple, prefixes), np.diff(bounds).tolist(), strict=True))
 
-    def to_table(self, template: Template | str | None = None) -> Any:
-        """As an Arrow table: item_id, codes (list of int32), sid."""
-        return self._rows(0, len(self), self._form(template))
-
     def _form(self, template: Template | str | None) -> Template:
         return self.template if template is None else template_named(template)
 
@@ -155,12 +151,10 @@ class SidTable:
         table = read_codes(path)
         codes = _matrix_of(table.column("codes"), str(path))
         notes = table.schema.metadata or {}
-        kept = notes.get(b"sidkit.sizes")
+        note = notes.get(b"sidkit.sizes")
         if sizes is None:
-            sizes = (
-                _kept_sizes(kept, path) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
-            )
-        form = _kept_template(notes.get(b"sidkit.template"), path)
+            sizes = _noted_sizes(note, path) if note else [int(column.max()) + 1 for column in codes.T if len(codes)]
+        form = _noted_template(notes.get(b"sidkit.template"), path)
         origin = Origin.read(notes.get(ORIGIN), path)
         return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form, origin)
 
@@ -180,7 +174,7 @@ class SidTable:
         return {str(item): row for row, item in enumerate(self.ids.to_pylist())}
 
 
-def _kept_sizes(text: bytes, path: Any) -> list[int]:
+def _noted_sizes(text: bytes, path: Any) -> list[int]:
     try:
         sizes = [int(size) for size in json.loads(text)]
     except (ValueError, TypeError, OverflowError):
@@ -188,7 +182,7 @@ def _kept_sizes(text: bytes, path: Any) -> list[int]:
     return sizes
 
 
-def _kept_template(text: bytes | None, path: Any) -> Template:
+def _noted_template(text: bytes | None, path: Any) -> Template:
     if text is None:
         return TEMPLATES["letters"]
     try:

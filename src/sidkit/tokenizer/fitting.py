@@ -26,7 +26,7 @@ __all__ = ["FitResult", "fit_stages"]
 
 @runtime_checkable
 class DeviceTensor(Protocol):
-    """A tensor that tells whether it is on a GPU, as torch's do."""
+    """A tensor that knows whether it is on a GPU, as torch's do."""
 
     @property
     def is_cuda(self) -> bool: ...
