@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes, id_column_in, vectors_from
 from .options import Column, IdColumn, Items, Json, Location, Sids, location
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ def explore(
     Walk the prefix tree in a browser: find items, see what each token separates, compare two tokenizers, and with
     --search ask a search model. Everything stays on this machine; Ctrl-C ends it.
     """
-    from ..data.embeddings import open_embeddings
     from ..errors import need
     from ..explore.catalogue import read
     from ..explore.pages import Pages
@@ -58,13 +58,19 @@ def explore(
     need("starlette", "explore", "sidkit explore")
     if port is not None and not 0 <= port < 1 << 16:
         raise SpecError(f"--port must lie between 0 and 65535, not {port}")
-    vectors = open_embeddings(embeddings, id_column, column) if embeddings else None
+    notes = ColumnNotes()
+    vectors = vectors_from(embeddings, id_column, column, notes, items) if embeddings else None
+    of_items = id_column_in(id_column, items, embeddings) if items else None
     with Terminal() as progress:
-        pages = Pages(read(sids, compare, items, text, vectors, progress), None if search is None else _model(search))
+        catalogue = read(sids, compare, items, text, vectors, progress, of_items)
+        pages = Pages(catalogue, None if search is None else _model(search))
+    if items is not None:
+        notes.add("items", items, catalogue.chosen)
     about = pages.about()
     if as_json:
-        print(json.dumps(about), flush=True)
+        print(json.dumps(about | notes.field()), flush=True)
     else:
+        notes.print()
         for side in about["sides"]:
             sizes = "-".join(map(str, side["sizes"]))
             print(f"{plain(side['name'])}: {side['items']:,} items, {side['sids']:,} distinct SIDs, sizes {sizes}")
