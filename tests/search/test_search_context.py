@@ -9,9 +9,18 @@ import pytest
 
 pytest.importorskip("torch", reason="the search model needs torch")
 
-from sidkit.search.bart.packing import Ragged  # noqa: E402
-from sidkit.search.context import Past, RecentQueries, ShortHistory, UserSids, past_of, weighted_codes  # noqa: E402
-from toy_corpus import sequences  # noqa: E402
+from toy_corpus import sequences
+
+from sidkit.search.bart.packing import Ragged
+from sidkit.search.context import (
+    Past,
+    RecentQueries,
+    ShortHistory,
+    UserSids,
+    by_count,
+    past_of,
+    weighted_codes,
+)
 
 
 @pytest.fixture
@@ -140,3 +149,30 @@ def test_unknown_items_in_a_given_past_count_as_none():
     assert sequences(ShortHistory(past, codes).take(rows)) == [[2], []]
     assert sequences(UserSids(past, codes, np.array([10], np.int32)).take(rows)) == [[12, 12], []]
     assert sequences(RecentQueries(past, Ragged.of([[5], [6]]), 2).take(rows)) == [[6], []]
+
+
+def test_items_by_count_end_with_the_most_frequent_and_of_equals_with_the_latest():
+    items = np.array([[-1, 4, 2, 4, 3], [1, 1, 2, 2, 5], [-1, -1, -1, -1, -1], [7, 7, 7, 7, 7], [3, 2, 1, 2, 3]])
+    assert by_count(items).tolist() == [
+        [-1, -1, 2, 3, 4], [-1, -1, 5, 1, 2], [-1] * 5, [-1, -1, -1, -1, 7], [-1, -1, 1, 2, 3],
+    ]  # fmt: skip
+
+
+def test_a_user_without_clicks_is_the_items_that_others_clicked_for_the_query(log, rng):
+    events, clicks = log
+    typed = [(int(rng.integers(0, 3)), when) for _, when in events]  # the query in place of the user
+    given = [(int(rng.integers(0, 3)), when, item) for _, when, item in clicks]
+    codes = rng.integers(0, 64, (40, 3)).astype(np.int32)
+    own, others = past_of(*columns(events), *columns(clicks)), past_of(*columns(typed), *columns(given))
+    users = UserSids(own, codes, np.zeros(3, np.int32), short=2, long=6, others=others)
+    cold = 0
+    for i, tokens in enumerate(sequences(users.take(np.arange(len(events))))):
+        items = before(events[i], clicks)
+        if not items:
+            recent = before(typed[i], given)[-6:]
+            last = {item: number for number, item in enumerate(recent)}
+            items = sorted(last, key=lambda item: (recent.count(item), last[item]))
+            cold += bool(items)
+        expected = [weighted(codes, items[-count:]) for count in (2, 6)] if items else []
+        assert tokens == [code for sid in expected for code in sid]
+    assert cold > 5

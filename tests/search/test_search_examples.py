@@ -8,10 +8,11 @@ import pytest
 pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 pytest.importorskip("torch", reason="the search model needs torch")
 
-from sidkit.search.bart.packing import Ragged  # noqa: E402
-from sidkit.search.examples import Filled, TaskExamples, join  # noqa: E402
-from sidkit.search.templates import TemplateTask  # noqa: E402
-from toy_corpus import sequences, tokens  # noqa: E402
+from toy_corpus import sequences, tokens
+
+from sidkit.search.bart.packing import Ragged
+from sidkit.search.examples import Filled, TaskExamples, join
+from sidkit.search.templates import TemplateTask
 
 
 def parts(text):
@@ -88,7 +89,9 @@ def filled_to(longest, template=LONG, **changes):
     fields = FIELDS | changes
     needed = {name: np.array([0]) for name in fields if f"{{{name}}}" in template + "{item_sid}"}
     one = TaskExamples(task(template), needed)
-    examples = Filled([one], {name: Ragged.of([x]) for name, x in fields.items()}, tokens(), longest).take(np.array([0]))
+    examples = Filled([one], {name: Ragged.of([x]) for name, x in fields.items()}, tokens(), longest).take(
+        np.array([0])
+    )
     (input,), (output,) = sequences(examples.inputs), sequences(examples.outputs)
     assert output == [330, 331, 332, 2]
     assert len(input) <= longest

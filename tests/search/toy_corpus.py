@@ -38,10 +38,12 @@ def column(number):
 
 def events(user, time, query, item):
     """Events, given what the whole log contains of their users."""
-    users, times = column(0), column(1)
+    users, times, queries, items = (column(number) for number in range(4))
     return Events(
         query, item, user,
-        past_of(user, time, users, times, column(3)), past_of(user, time, users, times, column(2)),
+        clicks=past_of(user, time, users, times, items),
+        queries=past_of(user, time, users, times, queries),
+        others=past_of(query, time, queries, times, items),
     )  # fmt: skip
 
 
@@ -64,7 +66,9 @@ def corpus(**changes):
 @cache
 def words():
     texts = [*QUERIES, *(title or "" for title in TITLES), *(path or "" for path in CATEGORIES), *PROFILES]
-    return train_bpe([*texts, "user: queries: items: item: query: category of for", "查询 商品 类目 用户 最近 对应的"] * 3, 400)
+    return train_bpe(
+        [*texts, "user: queries: items: item: query: category of for", "查询 商品 类目 用户 最近 对应的"] * 3, 400
+    )
 
 
 def tokens(sizes=SIZES):

@@ -35,7 +35,7 @@ from .plan import Plan
 if TYPE_CHECKING:
     from .retriever import Retriever
 
-__all__ = ["FACTS", "check_folder", "load", "save"]
+__all__ = ["FACTS", "check_folder", "load", "no_bars", "save"]
 
 FORMAT = "sidkit-retriever"
 FACTS, TABLE, WEIGHTS = "retriever.json", "sids.parquet", "model.safetensors"
@@ -47,7 +47,7 @@ def save(retriever: Retriever, folder: Path) -> None:
     """Write a folder that `Retriever.load` and transformers' `from_pretrained` read."""
     shape = retriever.plan.shape
     model = build_t5(shape, len(Vocabulary(retriever.table.sizes)), to_state(retriever.weights, shape))
-    with replace_folder(folder) as temporary, _no_bars():
+    with replace_folder(folder) as temporary, no_bars():
         model.save_pretrained(temporary)
         shutil.copymode(temporary / "config.json", temporary / WEIGHTS)  # safetensors keeps its files to their owner
         retriever.table.to_parquet(temporary / TABLE)
@@ -57,7 +57,7 @@ def save(retriever: Retriever, folder: Path) -> None:
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
+def no_bars() -> Iterator[None]:
     """Without transformers' own progress bars."""
     from transformers.utils import logging
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .bart.packing import Ragged
 from .examples import join
 
-__all__ = ["Past", "RecentQueries", "ShortHistory", "UserSids", "past_of", "weighted_codes"]
+__all__ = ["Past", "RecentQueries", "ShortHistory", "UserSids", "by_count", "past_of", "weighted_codes"]
 
 Integers = NDArray[np.int64]
 
@@ -83,28 +83,48 @@ class RecentQueries:
         texts = Ragged(self.texts.tokens, np.append(self.texts.starts, self.texts.starts[-1]))  # -1: an empty one
         for i in range(self.count):
             follows = exists[:, i] & exists[:, :i].any(1)
-            parts += [Ragged(np.full(follows.sum(), self.separator, np.int32), _starts(follows)), texts.take(recent[:, i])]
+            separators = np.full(follows.sum(), self.separator, np.int32)
+            parts += [Ragged(separators, _starts(follows.astype(np.int64))), texts.take(recent[:, i])]
         return join(parts)
 
 
 @dataclass(frozen=True, eq=False)
 class UserSids:
-    """A user as two SIDs, by event: of the latest items and of a longer history; nothing where there is no history."""
+    """A user as two SIDs, by event: of the latest items and of a longer history.
+
+    A user without clicks takes the items that others clicked most for the query, where `others` are given; without
+    those there is nothing.
+    """
 
     clicks: Past
     codes: NDArray[np.int32]  # (items, levels)
     offsets: NDArray[np.int32]  # (levels,) the token of code 0
     short: int = 5
     long: int = 50
+    others: Past | None = None
 
     def take(self, rows: Integers) -> Ragged:
+        longest, _ = self.clicks.latest(rows, max(self.short, self.long))
+        if self.others is not None:
+            cold = np.flatnonzero((longest < 0).all(1))
+            longest[cold] = by_count(self.others.latest(rows[cold], longest.shape[1])[0])
         parts = []
         for count in (self.short, self.long):
-            items, number = self.clicks.latest(rows, count)
+            items = longest[:, longest.shape[1] - count :]
+            known = (items >= 0).any(1)
             tokens = weighted_codes(self.codes, items) + self.offsets
-            known = number > 0
             parts.append(Ragged(tokens[known].astype(np.int32).ravel(), _starts(known * tokens.shape[1])))
         return join(parts)
+
+
+def by_count(items: Integers) -> Integers:
+    """Items (n, count), -1 for none: those that occur most often to the right, each once; of equals the latest."""
+    out = np.full_like(items, -1)
+    for row, line in zip(out, items, strict=True):
+        values, first, counts = np.unique(line[line >= 0][::-1], return_index=True, return_counts=True)
+        ranked = values[np.lexsort((-first, counts))]
+        row[len(row) - len(ranked) :] = ranked
+    return out
 
 
 def weighted_codes(codes: NDArray[np.int32], items: Integers) -> NDArray[np.int64]:

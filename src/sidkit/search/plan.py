@@ -23,6 +23,8 @@ class SearchPlan:
     longest         tokens of an input at most (inferred)
     from_centroids  SID tokens start from the tokenizer's centroids instead of at random (inferred)
     history, recent_queries, long_history    how many are used of each (5 is the paper's short window)
+    cold_users      the SIDs of a user without clicks: of the items most clicked for the query, or none
+    precision       of matrix products: auto is bfloat16 on a GPU and float32 on a CPU
     """
 
     shape: BartShape = field(default_factory=BartShape)
@@ -39,7 +41,9 @@ class SearchPlan:
     history: int = 5
     recent_queries: int = 3
     long_history: int = 50
+    cold_users: Literal["query", "none"] = "query"
     beams: int = 128
+    precision: Literal["auto", "bfloat16", "float32"] = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -55,5 +59,9 @@ class SearchPlan:
             raise SpecError(f"the learning rate must be positive, not {self.learning_rate}")
         if self.decay not in ("none", "linear"):
             raise SpecError(f"decay must be none or linear, not {self.decay!r}")
+        if self.cold_users not in ("query", "none"):
+            raise SpecError(f"cold_users must be query or none, not {self.cold_users!r}")
+        if self.precision not in ("auto", "bfloat16", "float32"):
+            raise SpecError(f"precision must be auto, bfloat16 or float32, not {self.precision!r}")
         if self.longest > self.shape.positions:
             raise SpecError(f"inputs of {self.longest} tokens do not fit {self.shape.positions} positions")

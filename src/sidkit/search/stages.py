@@ -7,8 +7,9 @@ personal    what a user typed, with what is known of the user -> the SID of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from .bart.packing import Ragged
 from .context import Past, RecentQueries, ShortHistory, UserSids
 from .examples import Filled, TaskExamples
 from .plan import SearchPlan
-from .templates import STAGES, TemplateTask
+from .templates import FIELDS, STAGES, TemplateTask
 from .tokens import Tokens
 
 __all__ = ["Corpus", "Events", "tables_of", "training_stages"]
@@ -28,13 +29,22 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Queries typed by users: query (n,), user (n,) or -1, item (n,) clicked or ordered afterwards, or -1."""
+    """Queries typed by users.
+
+    query     (n,) row of the query
+    item      (n,) row of the item clicked or ordered afterwards, -1 where it is not known
+    user      (n,) row of the user, or -1
+    clicks    what the user clicked before
+    queries   what the user asked before
+    others    what anybody clicked before for the same query
+    """
 
     query: Integers
     item: Integers
     user: Integers
     clicks: Past
     queries: Past
+    others: Past
 
     def __len__(self) -> int:
         return len(self.query)
@@ -45,7 +55,7 @@ class Corpus:
     """What a model is trained on, as arrays; queries and items have SIDs of the same codebooks."""
 
     queries: Sequence[str]
-    query_codes: NDArray[np.int32]  # (queries, levels)
+    query_codes: NDArray[np.int32]  # (queries, levels), -1 for a query without a SID
     titles: Sequence[str | None]
     item_codes: NDArray[np.int32]  # (items, levels)
     categories: Sequence[str | None]  # of items, as a path
@@ -55,32 +65,50 @@ class Corpus:
     events: Events
 
 
-def tables_of(corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan) -> dict[str, Any]:
-    """For every field of a template what gives its tokens by row: of the query, the item, the user or the event."""
+def tables_of(
+    corpus: Corpus, events: Events, tokens: Tokens, plan: SearchPlan, fields: Collection[str] = FIELDS
+) -> dict[str, Any]:
+    """For each of these fields what gives its tokens by row: of the query, the item, the user or the event."""
     text = plan.longest // 2
-    queries, item_sids = tokens.texts(corpus.queries, text), tokens.sids(corpus.item_codes)
-    categories = tokens.texts(corpus.categories, text)
     offsets = tokens.sids(np.zeros((1, len(tokens.sizes)), np.int32))[0]
-    history = ShortHistory(events.clicks, item_sids, plan.history)
-    return {
+
+    @cache
+    def queries() -> Ragged:
+        return tokens.texts(corpus.queries, text)
+
+    @cache
+    def categories() -> Ragged:
+        return tokens.texts(corpus.categories, text)
+
+    def query_sids() -> Ragged:
+        known = corpus.query_codes[:, 0] >= 0
+        return _rows(tokens.sids(np.where(known[:, None], corpus.query_codes, 0)), known)
+
+    def user_sids() -> UserSids:
+        others = events.others if plan.cold_users == "query" else None
+        return UserSids(events.clicks, corpus.item_codes, offsets, plan.history, plan.long_history, others)
+
+    made: dict[str, Callable[[], Any]] = {
         "query": queries,
-        "query_sid": _rows(tokens.sids(corpus.query_codes)),
-        "title": tokens.texts(corpus.titles, text),
-        "item_sid": _rows(item_sids),
+        "query_sid": query_sids,
+        "title": lambda: tokens.texts(corpus.titles, text),
+        "item_sid": lambda: _rows(tokens.sids(corpus.item_codes)),
         "category": categories,
         "query_category": categories,
-        "profile": tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
-        "history": history,
-        "recent_queries": RecentQueries(events.queries, queries, tokens.eos, plan.recent_queries),
-        "user_sid": UserSids(events.clicks, corpus.item_codes, offsets, plan.history, plan.long_history),
+        "profile": lambda: tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
+        "history": lambda: ShortHistory(events.clicks, tokens.sids(corpus.item_codes), plan.history),
+        "recent_queries": lambda: RecentQueries(events.queries, queries(), tokens.eos, plan.recent_queries),
+        "user_sid": user_sids,
     }
+    return {name: make() for name, make in made.items() if name in fields}
 
 
 def training_stages(
     corpus: Corpus, templates: Mapping[str, Sequence[TemplateTask]], tokens: Tokens, plan: SearchPlan
 ) -> dict[str, Filled]:
-    """The examples of every stage; those that would have an empty text are left out, and events without an item."""
-    tables = tables_of(corpus, corpus.events, tokens, plan)
+    """The examples of every stage; those that lack what their task is about are left out."""
+    fields = set().union(*(task.fields for tasks in templates.values() for task in tasks))
+    tables = tables_of(corpus, corpus.events, tokens, plan, fields)
     rows = {
         "content": lambda task: content_rows(corpus, task),
         "pairs": lambda task: _pair_rows(*corpus.pairs),
@@ -110,7 +138,7 @@ def event_rows(events: Events) -> dict[str, Integers]:
 
 
 def content_rows(corpus: Corpus, task: TemplateTask) -> dict[str, Integers]:
-    """Of a task about queries the queries, about items the items; a query's category is that of its most frequent item."""
+    """Of a task about queries the queries, about items the items; a query has its most frequent item's category."""
     if "query_category" in task.fields:
         query, item = _first_item(*corpus.pairs)
         return {"query": query, "query_sid": query, "query_category": item}
@@ -127,10 +155,16 @@ def _pair_rows(query: Integers, item: Integers) -> dict[str, Integers]:
 def _usable(
     rows: Mapping[str, Integers], task: TemplateTask, tables: Mapping[str, Any], stage: str
 ) -> dict[str, Integers]:
-    """The rows of the task's fields where none of its texts is empty; a personal input may lack texts, its output not."""
+    """The rows of the task's fields, without examples that lack a text or SID which the task is about.
+
+    What describes a user may be missing, and so may the SID of a query that is read with its text.
+    """
     needed = {name: rows[name] for name in sorted(task.fields)}
+    required = set(task.outputs) if stage == "personal" else set(task.fields)
+    if "query" in task.inputs:
+        required -= {"query_sid"} - task.outputs
     usable = np.ones(len(next(iter(needed.values()))), bool)
-    for name in sorted(task.outputs if stage == "personal" else task.fields):
+    for name in sorted(required):
         usable &= (needed[name] >= 0) & (np.diff(tables[name].starts)[needed[name]] > 0)
     return {name: index[usable] for name, index in needed.items()}
 
@@ -146,5 +180,7 @@ def _first_item(query: Integers, item: Integers) -> tuple[Integers, Integers]:
     return pairs[first, 0], pairs[first, 1]
 
 
-def _rows(tokens: NDArray[np.int32]) -> Ragged:
-    return Ragged(tokens.ravel(), np.arange(len(tokens) + 1) * tokens.shape[1])
+def _rows(tokens: NDArray[np.int32], known: NDArray[np.bool_] | None = None) -> Ragged:
+    """tokens: (n, levels) as sequences; those that are not known are empty."""
+    there = np.ones(len(tokens), bool) if known is None else known
+    return Ragged(tokens[there].ravel(), np.concatenate([[0], np.cumsum(there * tokens.shape[1])]))

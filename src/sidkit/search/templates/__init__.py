@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import SpecError, did_you_mean
 
-__all__ = ["FIELDS", "STAGES", "TemplateTask", "read_templates"]
+__all__ = ["FIELDS", "STAGES", "TemplateTask", "read_templates", "template_file"]
 
 OF_QUERY = ("query", "query_sid")
 OF_ITEM = ("title", "item_sid", "category")
@@ -47,12 +47,18 @@ class TemplateTask:
         return self.inputs | self.outputs
 
 
-def read_templates(name: str) -> dict[str, tuple[TemplateTask, ...]]:
-    """The tasks of every stage: a language that sidkit brings ("en", "zh"), or the path of a TOML file."""
+def template_file(name: str) -> Path:
+    """The file of a language that sidkit brings ("en", "zh"), or the TOML file of this path."""
     known = sorted(path.stem for path in FOLDER.glob("*.toml"))
     path = FOLDER / f"{name}.toml" if name in known else Path(name)
     if not path.is_file():
         raise SpecError(f"no templates {name!r}{did_you_mean(name, known)} (known: {', '.join(known)}, or a TOML file)")
+    return path
+
+
+def read_templates(name: str) -> dict[str, tuple[TemplateTask, ...]]:
+    """The tasks of every stage: of a language that sidkit brings ("en", "zh"), or of a TOML file."""
+    path = template_file(name)
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
@@ -69,7 +75,8 @@ def read_templates(name: str) -> dict[str, tuple[TemplateTask, ...]]:
     templates = {stage: _tasks(plain[stage], stage, f"{path}, stage {stage!r}") for stage in STAGES}
     if not templates["personal"] or templates["personal"][0].output != (("field", "item_sid"),):
         raise SpecError(
-            f"{path}, stage 'personal': the first task answers queries, so there must be one, with the output {{item_sid}}"
+            f"{path}, stage 'personal': the first task answers queries, so there must be one, "
+            "with the output {item_sid}"
         )
     return templates
 
@@ -112,8 +119,9 @@ def _allowed(task: TemplateTask, stage: str) -> list[tuple[str, set[str], Sequen
     """What may be in which side of a task: (side, its fields, the allowed ones). Only what fills one row is possible,
     and what a user is to be shown must not be in an input of the last stage."""
     if stage == "content":
-        about_query = bool(task.fields & {*OF_QUERY, "query_category"})
-        return [("a task about queries" if about_query else "a task about items", task.fields, (*OF_QUERY, "query_category") if about_query else OF_ITEM)]
+        if task.fields & {*OF_QUERY, "query_category"}:
+            return [("a task about queries", task.fields, (*OF_QUERY, "query_category"))]
+        return [("a task about items", task.fields, OF_ITEM)]
     if stage == "pairs":
         return [("a task", task.fields, (*OF_QUERY, *OF_ITEM))]
     return [("the input", task.inputs, (*OF_QUERY, *OF_USER)), ("the output", task.outputs, OF_ITEM)]

@@ -1,0 +1,221 @@
+"""A shop with the SIDs of its items and queries, as what a model is trained on and tested with.
+
+    data = SearchData.of(Shop.open("shop"), item_sids, query_sids)
+    data.corpus              texts, codes, pairs and events of the training part
+    data.test("click")       test pairs as events, with what each user did before
+
+Items without a SID cannot be generated: they are refused, or left out and listed. Queries without one keep an empty
+SID. What came before an event of the training part is taken from that part alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..data.items import match
+from ..errors import InputError
+from ..sids.table import SidTable
+from .context import past_of
+from .pairs import normal_queries
+from .read.left_out import LeftOut
+from .shop import Shop
+from .shop.lists import flat
+from .stages import Corpus, Events
+
+__all__ = ["SearchData", "TestPairs", "profiles_of"]
+
+Integers = NDArray[np.int64]
+
+
+class _Log(NamedTuple):
+    """The searches of a shop as numbers: (n,) each; user and query are rows, -1 for none."""
+
+    user: Integers
+    time: Integers
+    query: Integers
+    train: NDArray[np.bool_]
+    clicked: tuple[Integers, Integers]  # of every click the search and the item row
+    ordered: tuple[Integers, Integers]
+
+
+@dataclass(frozen=True, eq=False)
+class TestPairs:
+    """Test pairs of one kind. Searches with the same query, user and time are one event.
+
+    events    the different searches
+    event     (n,) which of them every pair belongs to
+    item      (n,) the item row of every pair, -1 where that item has no SID
+    query     (n,) the query row
+    intent    (n,) class of the query, or None
+    """
+
+    __test__ = False  # pytest: this is no test
+    events: Events
+    event: Integers
+    item: Integers
+    query: Integers
+    intent: list[str | None]
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchData:
+    shop: Shop
+    items: Any  # Arrow table: the rows of the shop's items that have a SID
+    table: SidTable  # of the same rows
+    corpus: Corpus
+    log: _Log
+    users: Any  # the users of the log, different ones
+
+    @classmethod
+    def of(cls, shop: Shop, item_sids: SidTable, query_sids: SidTable, left_out: LeftOut | None = None) -> SearchData:
+        """Join a shop with SIDs. left_out: what takes items without a SID; without it they are an error."""
+        if item_sids.sizes != query_sids.sizes:
+            raise InputError(
+                f"items have SIDs of sizes {_sizes(item_sids)}, queries of {_sizes(query_sids)}; encode both with the "
+                "same tokenizer"
+            )
+        items, table = _items_with_sids(shop, item_sids, left_out)
+        codes = _query_codes(shop.queries, query_sids)
+        log, users = _read_log(shop, table.ids)
+        profiles = profiles_of(shop.users, users)
+        corpus = Corpus(
+            queries=shop.queries.column("query").to_pylist(),
+            query_codes=codes,
+            titles=items.column("title").to_pylist(),
+            item_codes=table.codes,
+            categories=_categories(items),
+            profiles=profiles,
+            training_queries=np.flatnonzero(shop.queries.column("train_records").to_numpy() > 0),
+            pairs=_pairs(log),
+            events=_training_events(log),
+        )
+        return cls(shop, items, table, corpus, log, users)
+
+    def test(self, kind: str) -> TestPairs:
+        """The test pairs of clicks or orders."""
+        pairs = self.shop.pairs(kind)
+        query = match(pairs.column("query_id"), self.shop.queries.column("query_id"))
+        user = _rows_of(pairs.column("user"), self.users)
+        time = pc.fill_null(pairs.column("time"), 0).to_numpy().astype(np.int64)
+        searches, event = np.unique(np.stack([query, user, time], 1), axis=0, return_inverse=True)
+        asked, who, when = searches.T
+        events = _events(self.log, asked, who, when, np.full(len(searches), -1), None)
+        item = match(pairs.column("item_id"), self.table.ids)
+        return TestPairs(events, event.reshape(-1), item, query, pairs.column("intent").to_pylist())
+
+
+def profiles_of(table: Any, users: Any) -> list[str]:
+    """What is known of every user, as a text: "gender F, age_bucket 31-40"."""
+    names = [name for name in table.column_names if name != "user"]
+    rows = match(users, table.column("user"))
+    known = table.select(names).take(pa.array(rows, mask=rows < 0)).to_pylist() if names else []
+    texts = [", ".join(f"{name} {value}" for name, value in row.items() if value is not None) for row in known]
+    return texts or [""] * len(users)
+
+
+def _items_with_sids(shop: Shop, sids: SidTable, left_out: LeftOut | None) -> tuple[Any, SidTable]:
+    ids = shop.items.column("item_id")
+    rows = match(ids, sids.ids)
+    missing = np.flatnonzero(rows < 0)
+    if len(missing) == len(rows):
+        raise InputError(
+            f"none of the shop's items has a SID: the first is {ids[0].as_py()!r} in the shop, "
+            f"{sids.ids[0].as_py()!r} among the SIDs; encode the embeddings of the shop's items"
+        )
+    if len(missing):
+        refused = left_out or LeftOut(shop.folder / "left-out.tsv", drop=False)
+        refused.add("items.parquet", "have no SID", missing.tolist(), ids.take(pa.array(missing)).to_pylist())
+        refused.settle(len(rows), "items")
+    kept = np.flatnonzero(rows >= 0)
+    items = shop.items.take(pa.array(kept))
+    return items, SidTable(items.column("item_id"), sids.codes[rows[kept]], sids.sizes, sids.template)
+
+
+def _query_codes(queries: Any, sids: SidTable) -> NDArray[np.int32]:
+    """(queries, levels), -1 for a query without a SID."""
+    rows = match(queries.column("query_id"), sids.ids)
+    if (rows < 0).all():
+        raise InputError(
+            f"none of the shop's queries has a SID: the first of the SIDs is of {sids.ids[0].as_py()!r}; encode the "
+            "embeddings of the shop's queries.parquet, whose ids are in query_id"
+        )
+    return np.where(rows[:, None] < 0, -1, sids.codes[rows]).astype(np.int32)
+
+
+def _read_log(shop: Shop, ids: Any) -> tuple[_Log, Any]:
+    log = shop.log(columns=("user", "time", "query", "clicked", "ordered", "split"))
+    users = pc.drop_null(pc.unique(log.column("user").combine_chunks()))
+    query = match(normal_queries(log.column("query")), shop.queries.column("query"))
+    read = _Log(
+        _rows_of(log.column("user"), users),
+        pc.fill_null(log.column("time"), 0).to_numpy().astype(np.int64),
+        query,
+        pc.equal(log.column("split"), "train").to_numpy(),
+        *(_listed(log.column(name), ids, query) for name in ("clicked", "ordered")),
+    )
+    if not len(read.clicked[0][read.train[read.clicked[0]]]):
+        raise InputError(f"no search in the training part of {shop.folder} has a click on an item with a SID")
+    return read, users
+
+
+def _listed(column: Any, ids: Any, query: Integers) -> tuple[Integers, Integers]:
+    """Of every item in a column of lists the row of the list and of the item, where both query and item are known."""
+    values, lengths = flat(column)
+    row, item = np.repeat(np.arange(len(lengths)), lengths), match(values.cast(ids.type), ids)
+    known = (item >= 0) & (query[row] >= 0)
+    return row[known], item[known]
+
+
+def _training_events(log: _Log) -> Events:
+    """Every item clicked or ordered in a search of the training part, once."""
+    row, item = (np.concatenate([a, b]) for a, b in zip(log.clicked, log.ordered, strict=True))
+    searches = np.unique(np.stack([row, item], 1)[log.train[row]], axis=0)
+    row, item = searches.T
+    return _events(log, log.query[row], log.user[row], log.time[row], item, log.train)
+
+
+def _events(
+    log: _Log, query: Integers, user: Integers, time: Integers, item: Integers, within: NDArray[np.bool_] | None
+) -> Events:
+    """within: which searches of the log may be known; None for all."""
+    row, clicked = log.clicked
+    used = np.ones(len(row), bool) if within is None else within[row]
+    row, clicked = row[used], clicked[used]
+    asked = np.flatnonzero((log.query >= 0) & (True if within is None else within))
+    clicks = past_of(user, time, log.user[row], log.time[row], clicked)
+    queries = past_of(user, time, log.user[asked], log.time[asked], log.query[asked])
+    others = past_of(query, time, log.query[row], log.time[row], clicked)
+    return Events(query, item, user, clicks, queries, others)
+
+
+def _pairs(log: _Log) -> tuple[Integers, Integers]:
+    """The different pairs of query and item of the training part."""
+    row, item = (np.concatenate([a, b]) for a, b in zip(log.clicked, log.ordered, strict=True))
+    pairs = np.unique(np.stack([log.query[row], item], 1)[log.train[row]], axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _categories(items: Any) -> list[str | None]:
+    """The path of the first two levels, as the published examples have it: "Sports & Outdoors/Cycling"."""
+    first, second = items.column("category_1"), items.column("category_2")
+    joined = pc.binary_join_element_wise(first, second, "/")
+    path: list[str | None] = pc.coalesce(joined, first).to_pylist()
+    return path
+
+
+def _rows_of(values: Any, known: Any) -> Integers:
+    """The row of every value, -1 for null and for values that are not known."""
+    return np.where(pc.is_null(values).to_numpy(zero_copy_only=False), -1, match(values, known))
+
+
+def _sizes(table: SidTable) -> str:
+    return "-".join(map(str, table.sizes))

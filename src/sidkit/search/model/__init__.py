@@ -1,0 +1,8 @@
+"""A trained search model: its first weights, its folder, and how it answers.
+
+start.py        first weights: fresh or of a local BART, SID tokens from centroids
+trainer.py      train_search: from a shop with SIDs to a folder
+store.py        the folder: what is written, and what is read back
+model.py        SearchModel: a loaded folder that answers queries
+query_sids.py   SIDs of queries that nobody typed before
+"""

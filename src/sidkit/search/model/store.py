@@ -1,0 +1,134 @@
+"""The folder of a trained search model: what is written, and what is read back.
+
+folder/
+  config.json, model.safetensors, generation_config.json   BART, as transformers' from_pretrained reads it
+  tokenizer.json, tokens.json                              tokens of texts, and the sizes of SIDs behind them
+  sids.parquet, queries.parquet                            semantic IDs of the items, and of the known queries by text
+  items.parquet                                            titles and counters of the items
+  templates.toml                                           what the model reads and writes
+  search.json                                              how it was trained
+  sidkit.json                                              the SHA-256 of each of these files
+  query-encoder/                                           encoder, alignment and tokenizer, for new queries
+  log.jsonl, tensorboard/                                  the training
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from ...data.listing import readable
+from ...errors import SpecError, StoreError
+from ...files.atomic import replace_folder
+from ...files.folder import file_inside, read_json, require_short_header
+from ...files.manifest import check_manifest, write_manifest
+from ...files.unfinished import unfinished_folder
+from ...retriever.log import LOG
+from ...retriever.store import no_bars
+from ...sids.table import SidTable
+from ..bart.shape import BartShape, build_bart
+from ..bart.weights import Weights, from_state, to_state
+from ..plan import SearchPlan
+from ..templates import TemplateTask, read_templates
+from ..tokens import Tokens
+from .query_sids import QueryEncoder
+
+__all__ = ["FACTS", "Stored", "check_folder", "load", "save"]
+
+FORMAT = "sidkit-search"
+FACTS, WEIGHTS, ITEMS, SIDS, QUERIES = (
+    "search.json",
+    "model.safetensors",
+    "items.parquet",
+    "sids.parquet",
+    "queries.parquet",
+)
+TEMPLATES, ENCODER = "templates.toml", "query-encoder"
+ADVICE = "train it again, or fetch an undamaged copy"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, SpecError)
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a model's folder holds beside weights and tokens.
+
+    table      SIDs of the items
+    items      Arrow table of the same rows: item_id, title, brand, seller, price, and the counters
+    queries    SIDs of known queries, by their text
+    """
+
+    table: SidTable
+    items: Any
+    queries: SidTable
+    templates: Mapping[str, tuple[TemplateTask, ...]]
+    templates_text: str
+    query_encoder: QueryEncoder | None = None
+
+
+def save(
+    folder: Path, weights: Weights, tokens: Tokens, plan: SearchPlan, stored: Stored, facts: Mapping[str, Any]
+) -> None:
+    """Write a folder that `load` and transformers' `from_pretrained` read."""
+    bart = build_bart(plan.shape, tokens.size, {"pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos})
+    bart.load_state_dict(to_state(weights, plan.shape))
+    notes = {"format": FORMAT, "query_encoder": stored.query_encoder is not None, **facts}
+    with replace_folder(folder) as temporary, no_bars():
+        bart.save_pretrained(temporary)
+        shutil.copymode(temporary / "config.json", temporary / WEIGHTS)  # safetensors keeps its files to their owner
+        tokens.save(temporary)
+        stored.table.to_parquet(temporary / SIDS)
+        stored.queries.to_parquet(temporary / QUERIES)
+        pq.write_table(stored.items, temporary / ITEMS, compression="zstd")
+        (temporary / TEMPLATES).write_text(stored.templates_text, encoding="utf-8")
+        (temporary / FACTS).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
+        write_manifest(temporary, FORMAT)
+        if stored.query_encoder is not None:
+            stored.query_encoder.save(temporary / ENCODER)
+
+
+def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, Stored, dict[str, Any]]:
+    """What `save` wrote; weights on the CPU."""
+    for name in (FACTS, WEIGHTS, ITEMS, SIDS, QUERIES, TEMPLATES):
+        if not (folder / name).is_file():
+            unfinished = unfinished_folder(folder)
+            hint = f"; {unfinished} can be trained on with --resume" if unfinished.is_dir() else ""
+            raise StoreError(f"{folder} is no trained search model: no {name} in it{hint}")
+        file_inside(folder, name, ADVICE)
+    check_manifest(folder, FORMAT, ADVICE)
+    require_short_header(folder / WEIGHTS, ADVICE)
+    facts = read_json(folder / FACTS, ADVICE)
+    try:
+        facts.pop("format")
+        has_encoder = facts.pop("query_encoder")
+        plan = plan_from(facts["plan"])
+        weights = from_state(load_file(folder / WEIGHTS), plan.shape)
+        templates = read_templates(str(folder / TEMPLATES))
+    except UNREADABLE as error:
+        raise StoreError(f"cannot read the search model {folder}: {error}; {ADVICE}") from error
+    with readable(folder / ITEMS):
+        items = pq.read_table(folder / ITEMS)
+    encoder = QueryEncoder.load(folder / ENCODER) if has_encoder else None
+    text = (folder / TEMPLATES).read_text(encoding="utf-8")
+    tables = SidTable.from_parquet(folder / SIDS), SidTable.from_parquet(folder / QUERIES)
+    return weights, Tokens.load(folder), plan, Stored(tables[0], items, tables[1], templates, text, encoder), facts
+
+
+def plan_from(plain: dict[str, Any]) -> SearchPlan:
+    rest = {name: value for name, value in plain.items() if name not in ("shape", "epochs")}
+    return replace(SearchPlan(**rest), shape=BartShape(**plain["shape"]), epochs=tuple(plain["epochs"]))
+
+
+def check_folder(folder: Path) -> None:
+    """Only an empty or new folder, or one of an earlier training, may be written to."""
+    if folder.exists() and not folder.is_dir():
+        raise StoreError(f"{folder} is a file; name a folder for the search model")
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in (FACTS, LOG)):
+        raise StoreError(f"{folder} holds other files; name an empty folder for the search model")

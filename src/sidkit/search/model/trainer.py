@@ -1,0 +1,133 @@
+"""Training as a call: from a shop with SIDs to the folder of a search model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from ... import __version__
+from ...engine.device import find_device
+from ...errors import InputError, SpecError
+from ...files.checkpoint import Checkpoint
+from ...files.unfinished import Unfinished
+from ...progress import Progress, Silent
+from ...retriever.log import Log
+from ...sids.table import SidTable
+from ...tokenizer.tokenizer import FittedTokenizer
+from ..corpus import SearchData
+from ..plan import SearchPlan
+from ..ranking import Counters
+from ..stages import Corpus, training_stages
+from ..templates import read_templates, template_file
+from ..tokens import Tokens, train_bpe
+from ..training import Trainer
+from .model import SearchModel, precision_of
+from .query_sids import QueryEncoder
+from .start import first_weights, plan_of_folder
+from .store import Stored, check_folder
+
+__all__ = ["train_search"]
+
+SHOWN = ("item_id", "title", "brand", "seller", "price")  # what the folder keeps of items
+
+
+def train_search(
+    data: SearchData,
+    folder: str | Path,
+    plan: SearchPlan | None = None,
+    tokenizer: FittedTokenizer | None = None,
+    query_encoder: QueryEncoder | None = None,
+    start: str | Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+    resume: bool = False,
+) -> SearchModel:
+    """Train the three stages on a shop and write the model's folder.
+
+    tokenizer       what made the SIDs; SID tokens start from its centroids
+    query_encoder   gives SIDs to queries that come later; its tokenizer is the one above
+    start           a local folder of a BART with its tokenizer; fresh weights and a trained BPE without it
+    resume          continue from FOLDER.unfinished, where a stopped training left its state
+    """
+    folder, where, report = Path(folder), find_device(device), progress or Silent()
+    begin = None if start is None else Path(start)
+    plan = plan or SearchPlan()
+    plan = plan if begin is None else plan_of_folder(plan, begin)
+    tokenizer = tokenizer if query_encoder is None else query_encoder.tokenizer
+    check_folder(folder)
+    _require_same_sizes(data.table, tokenizer)
+    templates = read_templates(plan.templates)
+    if not templates["personal"]:
+        raise SpecError(f"the templates {plan.templates} have no task in [personal], so nothing learns to answer")
+    tokens = _tokens(data.corpus, data.table.sizes, plan, begin, report)
+    stages = training_stages(data.corpus, templates, tokens, plan)
+    weights = first_weights(plan, tokens, tokenizer, begin)
+    with Unfinished(folder, resume) as unfinished, Log(folder) as log:
+        checkpoint = Checkpoint(unfinished, _identity(data.corpus, plan, tokens, weights))
+        trainer = Trainer(weights, stages, tokens, plan, where, precision_of(plan, where), checkpoint)
+        trainer.log = lambda name, value, step: log.write(trainer.at.losses, {name: value}, step)
+        at = trainer.run(report)
+        facts = {
+            "plan": asdict(plan),
+            "sizes": list(data.table.sizes),
+            "examples": {name: len(examples) for name, examples in stages.items()},
+            "losses": at.losses,
+            "seconds": round(at.seconds, 1),
+            "device": torch.cuda.get_device_name(where) if "cuda" in where else f"CPU, {os.cpu_count()} cores",
+            "items": len(data.table),
+            "queries": len(data.corpus.queries),
+            "shop": data.shop.facts.get("source"),
+            "versions": {"sidkit": __version__, "torch": torch.__version__},
+        }
+        stored = _stored(data, templates, template_file(plan.templates).read_text(encoding="utf-8"), query_encoder)
+        model = SearchModel(trainer.weights, tokens, plan, stored, facts, where)
+        model.save(folder)
+    return model.on(where)
+
+
+def _stored(data: SearchData, templates: Any, text: str, encoder: QueryEncoder | None) -> Stored:
+    counters = Counters.of(data.shop.counters, data.table.ids)
+    columns = {name: data.items.column(name) for name in SHOWN}
+    items = pa.table({**columns, **{name: pa.array(values) for name, values in vars(counters).items()}})
+    known = np.flatnonzero(data.corpus.query_codes[:, 0] >= 0)
+    texts = pa.array([data.corpus.queries[i] for i in known.tolist()], pa.string())
+    queries = SidTable(texts, data.corpus.query_codes[known], data.table.sizes, data.table.template)
+    return Stored(data.table, items, queries, templates, text, encoder)
+
+
+def _tokens(corpus: Corpus, sizes: tuple[int, ...], plan: SearchPlan, start: Path | None, report: Progress) -> Tokens:
+    if start is not None:
+        return Tokens.of_folder(start, sizes)
+    texts = [*(text for text in corpus.titles if text), *(corpus.queries[i] for i in corpus.training_queries.tolist())]
+    report.start("words", 1)
+    words = train_bpe(texts, plan.words)
+    report.advance(1)
+    return Tokens(words, sizes)
+
+
+def _require_same_sizes(table: SidTable, tokenizer: FittedTokenizer | None) -> None:
+    if tokenizer is not None and tuple(tokenizer.sizes) != tuple(table.sizes):
+        ours, theirs = ("-".join(map(str, sizes)) for sizes in (table.sizes, tokenizer.sizes))
+        raise InputError(f"the SIDs have sizes {ours}, but the tokenizer makes {theirs}: it did not make these SIDs")
+
+
+def _identity(corpus: Corpus, plan: SearchPlan, tokens: Tokens, weights: dict[str, Any]) -> str:
+    """What must be unchanged for a training to resume: the corpus, the plan, the tokens and the first weights."""
+    plain = asdict(replace(plan, beams=1))
+    digest = hashlib.sha256(json.dumps([plain, list(tokens.sizes), tokens.words.to_str()], sort_keys=True).encode())
+    for texts in (corpus.queries, corpus.titles, corpus.profiles):
+        digest.update("\n".join(text or "" for text in texts).encode())
+    events = corpus.events
+    arrays = [corpus.query_codes, corpus.item_codes, *corpus.pairs, events.query, events.item, events.user,
+              weights["shared"].numpy()]  # fmt: skip
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
