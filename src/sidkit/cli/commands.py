@@ -22,9 +22,13 @@ from .lookup import lookup
 from .ray import WithRay
 from .report import report
 from .search.align import align
+from .search.ask import ask
+from .search.demo import demo as search_demo
+from .search.evaluate import evaluate as evaluate_search
 from .search.keywords import keywords
 from .search.read import clicks, judgements, kuaisearch, log
 from .search.simulate import simulate
+from .search.train import train as train_search
 from .show import show
 from .train import train
 
@@ -70,9 +74,13 @@ GROUPS = {
     "search": Group(
         "Generative search: queries and items on one set of semantic IDs.",
         (
+            Command(search_demo, "Everything once, from a simulated shop to an answer"),
             Command(simulate, "A shop with a log, made up from a seed"),
             Command(keywords, "A dictionary of keywords from a catalogue"),
             Command(align, "Queries and items in one space, from what is clicked"),
+            Command(train_search, "Train a model that answers queries with semantic IDs"),
+            Command(evaluate_search, "Evaluate it beside BM25, nearest neighbours and counting"),
+            Command(ask, "Ask it: the items for a query"),
         ),
         {
             "read": Group(

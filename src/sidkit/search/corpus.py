@@ -77,23 +77,31 @@ class SearchData:
 
     @classmethod
     def of(cls, shop: Shop, item_sids: SidTable, query_sids: SidTable, left_out: LeftOut | None = None) -> SearchData:
-        """Join a shop with SIDs. left_out: what takes items without a SID; without it they are an error."""
+        """Join a shop with the SIDs of its items, by item_id, and of its queries, by query_id."""
         if item_sids.sizes != query_sids.sizes:
             raise InputError(
                 f"items have SIDs of sizes {_sizes(item_sids)}, queries of {_sizes(query_sids)}; encode both with the "
                 "same tokenizer"
             )
+        return cls.joined(shop, item_sids, _query_codes(shop.queries, query_sids), left_out)
+
+    @classmethod
+    def joined(
+        cls, shop: Shop, item_sids: SidTable, query_codes: NDArray[np.int32], left_out: LeftOut | None = None
+    ) -> SearchData:
+        """The same with the codes of the shop's queries, -1 for those without a SID.
+
+        left_out: what takes items without a SID; without it they are an error.
+        """
         items, table = _items_with_sids(shop, item_sids, left_out)
-        codes = _query_codes(shop.queries, query_sids)
         log, users = _read_log(shop, table.ids)
-        profiles = profiles_of(shop.users, users)
         corpus = Corpus(
             queries=shop.queries.column("query").to_pylist(),
-            query_codes=codes,
+            query_codes=query_codes,
             titles=items.column("title").to_pylist(),
             item_codes=table.codes,
             categories=_categories(items),
-            profiles=profiles,
+            profiles=profiles_of(shop.users, users),
             training_queries=np.flatnonzero(shop.queries.column("train_records").to_numpy() > 0),
             pairs=_pairs(log),
             events=_training_events(log),

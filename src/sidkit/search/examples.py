@@ -6,7 +6,7 @@ together when a batch is made, so tens of millions of examples take a few bytes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,17 +58,21 @@ class Filled:
 
     def take(self, index: Integers) -> TokenExamples:
         """The examples with these indices, in this order."""
+        outputs = self._by_task(index, lambda one, rows: self._filled(one, one.task.output, rows, []))
+        return TokenExamples(self.inputs(index), outputs)
+
+    def inputs(self, index: Integers) -> Ragged:
+        """The inputs alone: what is asked where the answer is not known."""
+        return self._by_task(index, lambda one, rows: self._filled(one, one.task.input, rows, [self.bos]))
+
+    def _by_task(self, index: Integers, filled: Callable[[TaskExamples, Integers], Ragged]) -> Ragged:
         which = np.searchsorted(self.starts, index, side="right") - 1
-        inputs, outputs, order = [Ragged.of([])], [Ragged.of([])], [np.zeros(0, np.int64)]
+        parts, order = [Ragged.of([])], [np.zeros(0, np.int64)]
         for number in np.unique(which):
             of_task = np.flatnonzero(which == number)
-            rows = index[of_task] - self.starts[number]
-            examples = self.tasks[number]
-            inputs.append(self._filled(examples, examples.task.input, rows, [self.bos]))
-            outputs.append(self._filled(examples, examples.task.output, rows, []))
+            parts.append(filled(self.tasks[number], index[of_task] - self.starts[number]))
             order.append(of_task)
-        back = np.argsort(np.concatenate(order))
-        return TokenExamples(_stack(inputs).take(back), _stack(outputs).take(back))
+        return _stack(parts).take(np.argsort(np.concatenate(order)))
 
     def _filled(
         self, examples: TaskExamples, parts: Sequence[tuple[str, str]], rows: Integers, begin: list[int]

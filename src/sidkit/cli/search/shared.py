@@ -8,6 +8,14 @@ import typer
 from ...errors import InputError
 
 ShopFolder = Annotated[Path, typer.Argument(help="Folder of a shop: its items, log and queries", show_default=False)]
+Model = Annotated[Path, typer.Argument(help="Folder written by `sidkit search train`", show_default=False)]
+
+
+def ranking_options(per_sid: int, cut: int, score: str = "composite", availability: bool = True) -> Any:
+    """How the items of SIDs become a list."""
+    from ...search.ranking import Ranking
+
+    return Ranking(availability, score, per_sid=per_sid, cut=cut)  # type: ignore[arg-type]
 
 
 def shop_table(shop: Path, name: str, needed: tuple[str, ...], further: tuple[str, ...] = ()) -> Any:

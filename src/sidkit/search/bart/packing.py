@@ -1,7 +1,7 @@
 """Examples as flat token arrays, and batches of them without padding.
 
 An example is an input and an output. All inputs lie in one array, end to end, and so do all outputs; a batch gathers
-the tokens of its examples. Token counts are rounded up, so that few shapes occur and nothing is compiled anew.
+the tokens of its examples. On a GPU token counts are rounded up, so that few shapes occur and nothing is compiled anew.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .network import PackedRows, packed
 
 __all__ = ["PackedBatch", "Ragged", "TokenExamples", "batch_of", "epoch", "on_device"]
 
-ROUND = 128  # tokens of a batch are padded to a multiple of this, by a sequence of padding
+ROUND = 128  # on a GPU, tokens of a batch are padded to a multiple of this, by a sequence of padding
 LONGEST = 16  # and so is the length of its longest sequence
 NONE = -100  # the label of a token that is not learned
 
@@ -89,10 +89,11 @@ def epoch(n: int, batch: int, seed: tuple[int, ...]) -> Iterator[NDArray[np.int6
 
 def on_device(device: Any, rows: Ragged, pad: int) -> PackedRows:
     """Sequences on a device, and behind them one of padding, of 1 token at least."""
-    total = (len(rows.tokens) // ROUND + 1) * ROUND
+    rounded, by = (ROUND, LONGEST) if torch.device(device).type == "cuda" else (1, 1)
+    total = (len(rows.tokens) // rounded + 1) * rounded
     tokens = np.full(total, pad, np.int64)
     tokens[: len(rows.tokens)] = rows.tokens
     starts = np.append(rows.starts, total)
     longest = int(np.diff(starts).max())
     there, begin = (torch.from_numpy(array).to(device, non_blocking=True) for array in (tokens, starts))
-    return packed(there, begin, -(-longest // LONGEST) * LONGEST, total - len(rows.tokens))
+    return packed(there, begin, -(-longest // by) * by, total - len(rows.tokens))

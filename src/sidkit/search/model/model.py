@@ -170,7 +170,7 @@ class SearchModel:
         leaves, scores = [np.zeros((0, beams), np.int64)], [np.zeros((0, beams), np.float32)]
         for first in range(0, len(inputs), at_once):
             some = np.arange(first, min(first + at_once, len(inputs)))
-            source = on_device(self.device, inputs.take(some).inputs, tokens.pad)
+            source = on_device(self.device, inputs.inputs(some), tokens.pad)
             found = beam_search(self.weights, heads, trie, source, beams, tokens.eos, tokens.first, blocks)
             leaf, score = (part[: len(some)].cpu().numpy() for part in found)  # without the row of padding
             leaves.append(_widened(leaf, beams, -1))

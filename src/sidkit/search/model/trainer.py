@@ -15,7 +15,7 @@ import torch
 
 from ... import __version__
 from ...engine.device import find_device
-from ...errors import InputError, SpecError
+from ...errors import InputError
 from ...files.checkpoint import Checkpoint
 from ...files.unfinished import Unfinished
 from ...progress import Progress, Silent
@@ -65,8 +65,6 @@ def train_search(
     check_folder(folder)
     _require_same_sizes(data.table, tokenizer)
     templates = read_templates(plan.templates)
-    if not templates["personal"]:
-        raise SpecError(f"the templates {plan.templates} have no task in [personal], so nothing learns to answer")
     tokens = _tokens(data.corpus, data.table.sizes, plan, begin, report)
     stages = training_stages(data.corpus, templates, tokens, plan)
     weights = first_weights(plan, tokens, tokenizer, begin)

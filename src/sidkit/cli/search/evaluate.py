@@ -1,0 +1,96 @@
+"""sidkit search evaluate: what a search model finds, beside what people use instead."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..options import BadRows, Device, Json
+from .options import Bad
+from .shared import Model, ShopFolder, ranking_options
+
+
+def evaluate(
+    model: Model,
+    shop: ShopFolder,
+    vectors: Annotated[
+        Path | None,
+        typer.Option("--vectors", help="Output of `sidkit search align`: adds its nearest neighbours to the table"),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Parquet file for the rank of every pair under every system")
+    ] = None,
+    beams: Annotated[int | None, typer.Option("--beams", help="SIDs per query [default: as trained]")] = None,
+    per_sid: Annotated[int, typer.Option("--per-sid", help="Items of one SID at most")] = 5,
+    cut: Annotated[int, typer.Option("--cut", help="Items of an answer at most")] = 50,
+    score: Annotated[
+        str, typer.Option("--score", help="What ranks the items of a SID: composite, ctr, cvr, none")
+    ] = "composite",
+    availability: Annotated[
+        bool, typer.Option("--availability/--no-availability", help="Whether items that were shown come first")
+    ] = True,
+    bad_rows: Bad = BadRows.error,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """sidkit search evaluate run/ shop --vectors aligned
+
+    HitRate and MRR at 50 on the test pairs of clicks and of orders, by class of query where the shop knows it, beside
+    BM25, nearest neighbours and counting on the same pairs; and how sure the differences are (paired, by query).
+    """
+    from ...errors import need
+
+    need("torch", "search", "evaluating a search model")
+    from dataclasses import replace
+
+    from ...data.embeddings import open_embeddings
+    from ...search.evaluation import Vectors, data_of
+    from ...search.evaluation import evaluate as run
+    from ...search.model.model import SearchModel
+    from ...search.read.left_out import LeftOut
+    from ...search.shop import Shop
+    from ..outputs import require_file, require_parquet
+    from ..terminal import Terminal
+    from .print_evaluation import print_evaluation
+
+    ranking = ranking_options(per_sid, cut, score, availability)
+    if output is not None:
+        require_parquet(output)
+        require_file(output)
+    loaded = replace(SearchModel.load(model, device), ranking=ranking)
+    left_out = LeftOut(model.parent / f"{model.name}.left-out.tsv", bad_rows is BadRows.drop)
+    data = data_of(loaded, Shop.open(shop), left_out)
+    near = None
+    if vectors is not None:
+        near = Vectors(*(open_embeddings(str(vectors / f"{name}.parquet")) for name in ("items", "queries")))
+    with Terminal() as progress:
+        result = run(loaded, data, near, beams, progress)
+    if output is not None:
+        _write_ranks(result, data, output)
+    if as_json:
+        figures = {"figures": result.figures(), "differences": result.differences()}
+        print(json.dumps({"model": str(model), "shop": str(shop), "cut": cut, **figures}))
+        return
+    print_evaluation(result)
+    if near is None:
+        print("nearest neighbours are missing: name their vectors with --vectors")
+    if output is not None:
+        print(f"wrote the ranks of {sum(map(len, result.tests.values())):,} pairs to {output}")
+
+
+def _write_ranks(result: Any, data: Any, output: Path) -> None:
+    """kind, query_id, item_id, intent, and a column for every system: the rank, 0 where the item is not found."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from ...files.atomic import replace_file
+
+    tables = []
+    for kind, test in result.tests.items():
+        pairs = data.shop.pairs(kind)
+        columns = {"kind": pa.array([kind] * len(test)), "query_id": pairs.column("query_id")}
+        columns |= {"item_id": pairs.column("item_id"), "intent": pairs.column("intent")}
+        tables.append(pa.table({**columns, **{name: pa.array(ranks) for name, ranks in result.ranks[kind].items()}}))
+    with replace_file(output) as temporary:
+        pq.write_table(pa.concat_tables(tables), temporary)

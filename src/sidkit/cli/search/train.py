@@ -1,0 +1,154 @@
+"""sidkit search train: a model that writes the semantic IDs of items for a query."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import SpecError
+from ..options import BadRows, Device, Json, Output
+from ..outputs import require_folder
+from ..parsing import require_seed
+from .options import Bad
+from .shared import ShopFolder
+
+
+def train(
+    shop: ShopFolder,
+    item_sids: Annotated[str, typer.Argument(help="Semantic IDs of the items, by item_id", show_default=False)],
+    query_sids: Annotated[str, typer.Argument(help="Semantic IDs of the queries, by query_id", show_default=False)],
+    output: Output,
+    tokenizer: Annotated[
+        Path | None, typer.Option("--tokenizer", help="What made the SIDs; their tokens start from its centroids")
+    ] = None,
+    alignment: Annotated[
+        Path | None, typer.Option("--alignment", help="Output of `sidkit search align`, for queries that come later")
+    ] = None,
+    encoder: Annotated[
+        Path | None, typer.Option("--encoder", help="Encoder of the texts, for queries that come later")
+    ] = None,
+    preset: Annotated[str, typer.Option("--preset", help="Size of the BART: tiny, small, base (the paper's)")] = "base",
+    start: Annotated[
+        Path | None, typer.Option("--start", help="Local folder of a BART with its tokenizer [default: fresh weights]")
+    ] = None,
+    epochs: Annotated[
+        str, typer.Option("--epochs", help="Passes of the three stages: content, pairs, personal")
+    ] = "4,3,6",
+    batch: Annotated[int, typer.Option("--batch", help="Examples per step")] = 512,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW")] = 5e-5,
+    warmup: Annotated[int, typer.Option("--warmup", help="Steps over which the learning rate rises")] = 0,
+    decay: Annotated[
+        str, typer.Option("--decay", help="How the learning rate falls over a stage: none, linear")
+    ] = "none",
+    weight_decay: Annotated[float, typer.Option("--weight-decay", help="Of AdamW")] = 0.01,
+    words: Annotated[int, typer.Option("--words", help="Tokens of texts at most, without --start")] = 16_000,
+    longest: Annotated[int, typer.Option("--longest", help="Tokens of an input at most")] = 128,
+    templates: Annotated[
+        str, typer.Option("--templates", help="What the model reads and writes: en, zh, or a TOML file")
+    ] = "en",
+    from_centroids: Annotated[
+        bool, typer.Option("--from-centroids/--from-random", help="How SID tokens start, with --tokenizer")
+    ] = True,
+    history: Annotated[int, typer.Option("--history", help="Latest clicks of a user that are read")] = 5,
+    long_history: Annotated[int, typer.Option("--long-history", help="Clicks in the long SID of a user")] = 50,
+    recent_queries: Annotated[int, typer.Option("--recent-queries", help="Latest queries of a user")] = 3,
+    cold_users: Annotated[
+        str, typer.Option("--cold-users", help="SIDs of users without clicks: of the query's clicks, or none")
+    ] = "query",
+    beams: Annotated[int, typer.Option("--beams", help="SIDs generated for a query")] = 128,
+    precision: Annotated[
+        str, typer.Option("--precision", help="Of matrix products on a GPU: auto (bfloat16), bfloat16, float32")
+    ] = "auto",
+    seed: Annotated[int, typer.Option("--seed", help="Decides first weights, order of examples and dropout")] = 0,
+    bad_rows: Bad = BadRows.error,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
+    as_json: Json = False,
+) -> None:
+    """sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --learning-rate 1e-3
+
+    Train a BART in the three stages of OneSearch: texts and SIDs of queries and items, queries with the items that were
+    clicked for them, and queries of users with what is known of them. It answers with the SIDs of items. The defaults
+    are the paper's. With the folders of tokenizer, alignment and encoder the model gives SIDs to new queries too:
+
+    sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --learning-rate 1e-3 \\
+        --tokenizer tok --alignment aligned --encoder items-emb.encoder
+    """
+    from ...errors import need
+
+    need("torch", "search", "training a search model")
+    from ...engine.device import find_device
+    from ...search.bart.shape import preset as named
+    from ...search.corpus import SearchData
+    from ...search.model.store import check_folder
+    from ...search.model.trainer import train_search
+    from ...search.plan import SearchPlan
+    from ...search.read.left_out import LeftOut
+    from ...search.shop import Shop
+    from ...sids.table import SidTable
+    from ..printing import command_line
+    from ..terminal import Terminal
+
+    require_seed(seed)
+    options: dict[str, Any] = {"decay": decay, "cold_users": cold_users, "precision": precision, "seed": seed}
+    plan = SearchPlan(
+        named(preset), _epochs(epochs), batch, learning_rate, warmup, weight_decay=weight_decay, words=words,
+        longest=longest, templates=templates, from_centroids=from_centroids, history=history,
+        recent_queries=recent_queries, long_history=long_history, beams=beams, **options,
+    )  # fmt: skip
+    require_folder(output)
+    check_folder(output)
+    query_encoder, fitted = _parts(tokenizer, alignment, encoder)
+    tables = SidTable.from_parquet(item_sids), SidTable.from_parquet(query_sids)
+    left_out = LeftOut(output.parent / f"{output.name}.left-out.tsv", bad_rows is BadRows.drop)
+    data = SearchData.of(Shop.open(shop), *tables, left_out)
+    left_out.write()
+    if preset != "tiny" and find_device(device) == "cpu":
+        print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
+    with Terminal() as progress:
+        model = train_search(data, output, plan, fitted, query_encoder, start, device, progress, resume)
+    facts = {**model.facts, "left_out": left_out.facts()}
+    if as_json:
+        print(json.dumps({"output": str(output), **facts}))
+        return
+    for one in left_out.facts():
+        print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {left_out.listing}")
+    losses = ", ".join(f"{one['stage']} {one['loss']:.3f}" for one in _last_of_each(facts["losses"]))
+    print(f"trained on {sum(facts['examples'].values()):,} examples in {facts['seconds']:,.0f} s; loss: {losses}")
+    if query_encoder is None:
+        print("new queries get no SID: the model was trained without --tokenizer and --encoder", file=sys.stderr)
+    print(f"wrote {output}; next: {command_line('search', 'evaluate', output, shop)}")
+
+
+def _parts(tokenizer: Path | None, alignment: Path | None, encoder: Path | None) -> tuple[Any, Any]:
+    """What encodes new queries, if all of it is given; and the tokenizer."""
+    from ...embed.store import load as load_encoder
+    from ...search.align import Alignment
+    from ...search.model.query_sids import QueryEncoder
+    from ...tokenizer.tokenizer import load as load_tokenizer
+
+    if tokenizer is None:
+        for name, value in (("--encoder", encoder), ("--alignment", alignment)):
+            if value is not None:
+                raise SpecError(f"{name} serves to encode new queries, which needs --tokenizer too")
+        return None, None
+    fitted = load_tokenizer(tokenizer)
+    if encoder is None:
+        if alignment is not None:
+            raise SpecError("--alignment serves to encode new queries, which needs --encoder too")
+        return None, fitted
+    aligned = None if alignment is None else Alignment.load(alignment)
+    return QueryEncoder(load_encoder(encoder), aligned, fitted), fitted
+
+
+def _epochs(text: str) -> Any:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise SpecError(f"--epochs are three numbers by commas, such as 4,3,6, not {text!r}") from error
+
+
+def _last_of_each(losses: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({one["stage"]: one for one in losses}.values())
