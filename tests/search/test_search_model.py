@@ -15,7 +15,7 @@ import sidkit  # noqa: E402
 from sidkit.errors import InputError, StoreError  # noqa: E402
 from sidkit.search.bart.shape import BartShape  # noqa: E402
 from sidkit.search.corpus import SearchData  # noqa: E402
-from sidkit.search.evaluation import Vectors, data_of, evaluate  # noqa: E402
+from sidkit.search.evaluation import AlignedVectors, data_of, evaluate  # noqa: E402
 from sidkit.search.metrics import ranks_of  # noqa: E402
 from sidkit.search.model.model import Request, SearchModel  # noqa: E402
 from sidkit.search.model.start import centroid_rows, first_weights  # noqa: E402
@@ -98,7 +98,7 @@ def _input(model, data, events, event):
         "history": ShortHistory(events.clicks, tokens.sids(corpus.item_codes)).take(row).tokens,
         "recent_queries": RecentQueries(events.queries, tokens.texts(corpus.queries, 96), tokens.eos).take(row).tokens,
     }
-    (task,) = model.stored.templates["personal"]
+    (task,) = model.parts.templates["personal"]
     words = [tokens.bos]
     for kind, value in task.input:
         words += (tokens.texts([value], 192).tokens if kind == "text" else fields[value]).tolist()
@@ -241,10 +241,10 @@ def test_nearest_neighbours_join_where_vectors_are_given(run, shop):
         Source(shop.table(name)[key].combine_chunks(), rng.normal(size=(shop.rows(name), 4)).astype(np.float32))
         for name, key in (("items", "item_id"), ("queries", "query_id"))
     ]
-    ranks = evaluate(model, data_of(model, shop), Vectors(*sources)).ranks["click"]
+    ranks = evaluate(model, data_of(model, shop), AlignedVectors(*sources)).ranks["click"]
     assert list(ranks) == ["semantic IDs", "BM25", "nearest", "counting"]
     with pytest.raises(InputError, match="none of the shop's item ids"):
-        evaluate(model, data_of(model, shop), Vectors(Source(sources[1].ids, sources[1].x), sources[1]))
+        evaluate(model, data_of(model, shop), AlignedVectors(Source(sources[1].ids, sources[1].x), sources[1]))
 
 
 def test_a_model_of_another_shop_is_refused(run, tmp_path):

@@ -192,7 +192,7 @@ WRONG = [
     (changed("[pairs]", "[pair]"), "my.toml: unknown stage 'pair'; did you mean 'pairs'? (known: content, pairs, pers"),
     (changed("tasks = []", ""), "my.toml, stage 'pairs': a stage has tasks = [...], a list of tables with name, input"),
     (changed("tasks = []", "tasks = 3"), "my.toml, stage 'pairs': a stage has tasks = [...]"),
-    (changed("tasks = []", "tasks = [1]"), "my.toml, stage 'pairs', task 1: a task is a table with name, input, output"),
+    (changed("tasks = []", "tasks = [1]"), "my.toml, stage 'pairs', task 1: a task is a table with name, input, outp"),
     (changed('name = "q", ', ""), "my.toml, stage 'content', task 1: no name; a task has name, input, output"),
     (changed('name = "q", input', 'name = "q", inputs'), f"my.toml, {Q}: no input; a task has name, input, output"),
     (changed('name = "q"', 'name = "q", outptu = "x"'),

@@ -17,6 +17,7 @@ from .examples import join
 __all__ = ["Past", "RecentQueries", "ShortHistory", "UserSids", "by_count", "past_of", "weighted_codes"]
 
 Integers = NDArray[np.int64]
+COUNTED = 200  # latest clicks for a query, among which the most frequent items are taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,8 @@ class UserSids:
         longest, _ = self.clicks.latest(rows, max(self.short, self.long))
         if self.others is not None:
             cold = np.flatnonzero((longest < 0).all(1))
-            longest[cold] = by_count(self.others.latest(rows[cold], longest.shape[1])[0])
+            width = longest.shape[1]
+            longest[cold] = by_count(self.others.latest(rows[cold], max(width, COUNTED))[0])[:, -width:]
         parts = []
         for count in (self.short, self.long):
             items = longest[:, longest.shape[1] - count :]

@@ -67,14 +67,20 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
     as_json: Json = False,
 ) -> None:
-    """sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --learning-rate 1e-3
+    """sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --epochs 1,1,2
 
     Train a BART in the three stages of OneSearch: texts and SIDs of queries and items, queries with the items that were
     clicked for them, and queries of users with what is known of them. It answers with the SIDs of items. The defaults
-    are the paper's. With the folders of tokenizer, alignment and encoder the model gives SIDs to new queries too:
+    are the paper's. SIDs of queries and items come from one tokenizer, for instance by these:
 
-    sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --learning-rate 1e-3 \\
-        --tokenizer tok --alignment aligned --encoder items-emb.encoder
+    sidkit fit aligned/items.parquet --queries aligned/queries.parquet --repeats train_records -o tok/ --sizes 64-32-16
+
+    sidkit encode tok/ aligned/items.parquet -o sids.parquet
+
+    sidkit encode tok/ aligned/queries.parquet -o query-sids.parquet
+
+    With --tokenizer tok --alignment aligned --encoder items-emb.encoder the model gives SIDs to new queries too, and
+    the tokens of SIDs start from centroids.
     """
     from ...errors import need
 
