@@ -427,7 +427,7 @@ def test_it_serves_until_interrupted_and_then_ends_cleanly(made, host, warm):
         status = child.end(signal.SIGINT)
     assert status == 0
     assert warm.output.read_text().splitlines() == [items, opened, *more, "explorer stopped"]
-    assert warm.errors.read_text() == ""
+    assert warm.errors.read_text() == "items.parquet: ids in 'item_id'\n"
 
 
 def test_json_has_standard_output_to_itself_while_it_serves(made, warm):

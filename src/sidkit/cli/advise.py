@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes
 from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Recipe, RecipeOptions
 from .outputs import require_file
@@ -61,7 +62,7 @@ def advise(
     if icr is None and sids_per_item is None and largest_bucket is None:
         icr = 0.95
     require_seed(seed)
-    files = joint_roles(embeddings, queries, roles, repeats)
+    files, notes = joint_roles(embeddings, queries, roles, repeats), ColumnNotes()
     target = Target(icr, sids_per_item, largest_bucket)
     candidates = [read for text in sizes or [] if (read := read_sizes(text)) is not None]
     if output is not None:
@@ -70,7 +71,7 @@ def advise(
         require_file(output, *files.values())
     tokenizer_of(recipe, named | {"sizes": candidates[0] if candidates else (16,) * levels})  # errors come first
     with Terminal() as progress:
-        source = open_joint(files, repeats, id_column, column, bad_rows, output or Path("advice"), progress)
+        source = open_joint(files, repeats, id_column, column, bad_rows, output or Path("advice"), progress, notes)
         advice = sweep(
             source, target, lambda sizes: tokenizer_of(recipe, named | {"sizes": sizes}), candidates or None,
             levels, sample, count, seed, device, progress,
@@ -82,18 +83,21 @@ def advise(
         more |= {"--recipe": recipe if recipe != "prq-kmeans" else None, "--id-column": id_column, "--column": column}
         more |= {"--seed": str(seed) if seed else None, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
         command = command_line("fit", *embeddings, "-o", "tok/", "--sizes", chosen, options=more, settings=option)
-    _show(advice, files["items"], command, output, as_json)
+    _show(advice, files["items"], command, output, as_json, notes)
 
 
-def _show(advice: "Advice", embeddings: str, command: str, output: Path | None, as_json: bool) -> None:
+def _show(
+    advice: "Advice", embeddings: str, command: str, output: Path | None, as_json: bool, notes: ColumnNotes
+) -> None:
     """Write the trade-off, if asked for, and print it."""
     from .print_advice import print_advice
 
     if output is not None:
         _write(output, advice, embeddings, command)
     if as_json:
-        print(json.dumps(advice.as_dict() | {"command": command}))
+        print(json.dumps(advice.as_dict() | {"command": command} | notes.field()))
         return
+    notes.print()
     print_advice(advice, command)
     if output is not None:
         print(f"wrote {output}")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .columns import ColumnNotes, id_column_in
 from .inputs import columns_of, texts_for
 from .joint import JointEmbeddings, Queries, Repeats, Roles, describe_roles, joint_roles, open_joint
 from .options import (
@@ -26,6 +27,7 @@ from .parsing import read_options, read_seeds, read_sizes, require_choice, with_
 
 if TYPE_CHECKING:
     from ..files.address import Location
+    from ..report.comparison import Comparison
 
 
 def compare(
@@ -71,7 +73,6 @@ def compare(
     from ..report.centroids import METHODS
     from ..report.compare import FORMS, compare
     from ..report.draw.plots import check_formats, write_figures
-    from .printing import print_comparison
     from .terminal import Terminal
 
     require_choice("--format", form, FORMS)
@@ -89,8 +90,9 @@ def compare(
         require_folder(path)
     as_json = as_json or form == "json"
     pairs: list[dict[str, Any]] = []
+    notes = ColumnNotes()
     with Terminal() as progress:
-        source = open_joint(files, repeats, id_column, column, bad_rows, folder, progress)
+        source = open_joint(files, repeats, id_column, column, bad_rows, folder, progress, notes, (items,))
         comparison = compare(source, tokenizers, read_seeds(seeds), folder, progress, device)
         if as_page or figures or as_json:
             from ..report.compare_figures import comparison_figures
@@ -100,7 +102,7 @@ def compare(
             its_items = items_of(source)
             sides = contenders_of(comparison, its_items, its_items.ids, progress, device)
             if as_page or as_json:
-                pairs = pairs_of(sides, _texts(items, text, files["items"], its_items.ids))
+                pairs = pairs_of(sides, _texts(items, text, files["items"], its_items, id_column, notes))
             if as_page or figures:
                 progress.start("figures", 0)
                 drawn = comparison_figures(comparison, sides, map_by)
@@ -110,23 +112,37 @@ def compare(
             if figures is not None:
                 write_figures(drawn, figures, formats.split(","))
     if as_json:
-        print(comparison.json(pairs))
-    elif form == "table":
-        print_comparison(comparison)
-        if comparison.roles:
-            print(describe_roles(comparison.roles))
-    else:
-        print(comparison.markdown() if form == "markdown" else comparison.latex())
-    if as_page and form == "table" and not as_json:
+        print(comparison.json(pairs, notes.field()))
+        return
+    notes.print()
+    _print(comparison, form)
+    if as_page and form == "table":
         print(f"wrote {output}; its runs are in {folder}")
+
+
+def _print(comparison: "Comparison", form: str) -> None:
+    from .printing import print_comparison
+
+    if form != "table":
+        print(comparison.markdown() if form == "markdown" else comparison.latex())
+        return
+    print_comparison(comparison)
+    if comparison.roles:
+        print(describe_roles(comparison.roles))
 
 
 def _recipe_or_folder(name: str, options: dict[str, Any]) -> Any:
     return Path(name) if (Path(name) / "config.json").exists() else with_known_options(name, options)
 
 
-def _texts(items: "Location | None", text: str, embeddings: str, ids: Any) -> list[str] | None:
+def _texts(
+    items: "Location | None", text: str, embeddings: str, source: Any, id_column: str | None, notes: ColumnNotes
+) -> list[str] | None:
     """The items' texts: from --items, or from the embeddings' file where it has that column."""
+    from ..data.source import id_name_of
+
     if items is not None:
-        return texts_for(items, text, ids)
-    return texts_for(embeddings, text, ids) if embeddings != "-" and text in columns_of(embeddings) else None
+        of_items = id_column_in(id_column, items, embeddings)
+        return texts_for(items, text, source.ids, of_items, notes, id_name_of(source), "texts")
+    has_texts = embeddings != "-" and text in columns_of(embeddings)
+    return texts_for(embeddings, text, source.ids, id_column) if has_texts else None

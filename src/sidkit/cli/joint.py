@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes, id_column_in
 from .inputs import open_source
 from .options import BadRows
 
@@ -69,14 +71,22 @@ def open_joint(
     bad_rows: BadRows,
     output: Path,
     progress: Progress,
+    notes: ColumnNotes,
+    others: tuple[str | PathLike[str] | None, ...] = (),
 ) -> Source:
-    """The rows of all files as one source; of a single file, that file's."""
+    """The rows of all files as one source; of a single file, that file's. Their columns are added to the notes.
+
+    others: further files that --id-column may be meant for.
+    """
     from ..data.joint import Joint, counts_of, repeated
+    from ..data.source import chosen_columns
 
     members = []
     for role, path in files.items():
         target = output if role == ITEMS else output.with_name(f"{output.stem}-{role}")
-        source: Source = open_source(path, id_column, column, bad_rows, target, progress)
+        rest = [other for other in (*files.values(), *others) if other != path]
+        source: Source = open_source(path, id_column_in(id_column, path, *rest), column, bad_rows, target, progress)
+        notes.add(role, path, chosen_columns(source))
         if repeats is not None and role != ITEMS:
             source = repeated(source, counts_of(source, repeats))
         members.append((role, source))

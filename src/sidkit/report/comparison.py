@@ -112,9 +112,12 @@ class Comparison:
             for label in self.figures
         ]
 
-    def json(self, pairs: Sequence[Mapping[str, Any]] | None = None) -> str:
-        """Every figure of every run and, where given, what each separates of what another merges (`pairs_of`)."""
-        facts = {"seeds": list(self.seeds), "figures": self.figures}
+    def json(self, pairs: Sequence[Mapping[str, Any]] | None = None, more: Mapping[str, Any] | None = None) -> str:
+        """Every figure of every run and, where given, what each separates of what another merges (`pairs_of`).
+
+        more: further entries.
+        """
+        facts = {"seeds": list(self.seeds), "figures": self.figures, **(more or {})}
         facts |= {"roles": self.roles} if self.roles else {}
         return json.dumps(facts if pairs is None else facts | {"pairs": pairs}, indent=1)
 

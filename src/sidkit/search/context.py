@@ -84,10 +84,8 @@ class RecentQueries:
         texts = Ragged(self.texts.tokens, np.append(self.texts.starts, self.texts.starts[-1]))  # -1: an empty one
         for i in range(self.count):
             follows = exists[:, i] & exists[:, :i].any(1)
-            parts += [
-                Ragged(np.full(follows.sum(), self.separator, np.int32), _starts(follows)),
-                texts.take(recent[:, i]),
-            ]
+            separators = np.full(follows.sum(), self.separator, np.int32)
+            parts += [Ragged(separators, _starts(follows.astype(np.int64))), texts.take(recent[:, i])]
         return join(parts)
 
 
@@ -111,7 +109,8 @@ class UserSids:
         if self.others is not None:
             cold = np.flatnonzero((longest < 0).all(1))
             width = longest.shape[1]
-            longest[cold] = by_count(self.others.latest(rows[cold], max(width, COUNTED))[0])[:, -width:]
+            most = by_count(self.others.latest(rows[cold], max(width, COUNTED))[0])
+            longest[cold] = most[:, most.shape[1] - width :]
         parts = []
         for count in (self.short, self.long):
             items = longest[:, longest.shape[1] - count :]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,17 @@ def tables_of(
     text = plan.longest // 2
     offsets = tokens.sids(np.zeros((1, len(tokens.sizes)), np.int32))[0]
 
+    @cache
     def queries() -> Ragged:
         return tokens.texts(corpus.queries, text)
+
+    @cache
+    def categories() -> Ragged:
+        return tokens.texts(corpus.categories, text)
+
+    def query_sids() -> Ragged:
+        known = corpus.query_codes[:, 0] >= 0
+        return _rows(tokens.sids(np.where(known[:, None], corpus.query_codes, 0)), known)
 
     def user_sids() -> UserSids:
         others = events.others if plan.cold_users == "query" else None
@@ -80,11 +90,11 @@ def tables_of(
 
     made: dict[str, Callable[[], Any]] = {
         "query": queries,
-        "query_sid": lambda: _rows(tokens.sids(np.maximum(corpus.query_codes, 0)), corpus.query_codes[:, 0] >= 0),
+        "query_sid": query_sids,
         "title": lambda: tokens.texts(corpus.titles, text),
         "item_sid": lambda: _rows(tokens.sids(corpus.item_codes)),
-        "category": lambda: tokens.texts(corpus.categories, text),
-        "query_category": lambda: tokens.texts(corpus.categories, text),
+        "category": categories,
+        "query_category": categories,
         "profile": lambda: tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
         "history": lambda: ShortHistory(events.clicks, tokens.sids(corpus.item_codes), plan.history),
         "recent_queries": lambda: RecentQueries(events.queries, queries(), tokens.eos, plan.recent_queries),
@@ -96,7 +106,7 @@ def tables_of(
 def training_stages(
     corpus: Corpus, templates: Mapping[str, Sequence[TemplateTask]], tokens: Tokens, plan: SearchPlan
 ) -> dict[str, Filled]:
-    """The examples of every stage; those that would have an empty text are left out, and events without an item."""
+    """The examples of every stage; those that lack what their task is about are left out."""
     fields = set().union(*(task.fields for tasks in templates.values() for task in tasks))
     tables = tables_of(corpus, corpus.events, tokens, plan, fields)
     rows = {
@@ -128,7 +138,7 @@ def event_rows(events: Events) -> dict[str, Integers]:
 
 
 def content_rows(corpus: Corpus, task: TemplateTask) -> dict[str, Integers]:
-    """Of a task about queries the queries, about items the items; a query has the category of its most frequent item."""
+    """Of a task about queries the queries, about items the items; a query has its most frequent item's category."""
     if "query_category" in task.fields:
         query, item = _first_item(*corpus.pairs)
         return {"query": query, "query_sid": query, "query_category": item}
@@ -145,10 +155,16 @@ def _pair_rows(query: Integers, item: Integers) -> dict[str, Integers]:
 def _usable(
     rows: Mapping[str, Integers], task: TemplateTask, tables: Mapping[str, Any], stage: str
 ) -> dict[str, Integers]:
-    """The rows of the task's fields where none of its texts is empty; a personal input may lack texts."""
+    """The rows of the task's fields, without examples that lack a text or SID which the task is about.
+
+    What describes a user may be missing, and so may the SID of a query that is read with its text.
+    """
     needed = {name: rows[name] for name in sorted(task.fields)}
+    required = set(task.outputs) if stage == "personal" else set(task.fields)
+    if "query" in task.inputs:
+        required -= {"query_sid"} - task.outputs
     usable = np.ones(len(next(iter(needed.values()))), bool)
-    for name in sorted(task.outputs if stage == "personal" else task.fields):
+    for name in sorted(required):
         usable &= (needed[name] >= 0) & (np.diff(tables[name].starts)[needed[name]] > 0)
     return {name: index[usable] for name, index in needed.items()}
 

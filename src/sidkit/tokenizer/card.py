@@ -36,6 +36,8 @@ def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
     facts = {"rows": rows.shape[0], "data_fingerprint": fitted.data_fingerprint, "quality": figures}
     if fitted.roles:
         facts["roles"] = {role: last - first for role, (first, last) in fitted.roles.items()}
+    if fitted.columns:
+        facts["columns"] = {role: dict(columns) for role, columns in fitted.columns.items()}
     return facts
 
 
@@ -58,6 +60,9 @@ def model_card(fitted: FittedTokenizer, name: str) -> str:
     if "rows" in facts:
         rows = " and ".join(f"{count:,} {role}" for role, count in facts.get("roles", {"rows": facts["rows"]}).items())
         lines += [f"| fitted on | {rows}, fingerprint `{facts['data_fingerprint'][:16]}` |"]
+    for role, columns in facts.get("columns", {}).items():
+        names = ", ".join(f"{name} `{column}`" for name, column in columns.items() if column)
+        lines += [f"| columns of {role} | {names} |"] if names else []
     figures = facts.get("quality", {})
     for metric in metrics_for("card", figures):
         label = f"{metric.label} by level" if metric.per_level else metric.label

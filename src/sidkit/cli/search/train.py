@@ -51,6 +51,9 @@ def train(
     from_centroids: Annotated[
         bool, typer.Option("--from-centroids/--from-random", help="How SID tokens start, with --tokenizer")
     ] = True,
+    positives: Annotated[
+        str, typer.Option("--positives", help="Items that the last stage answers with: both, clicks, orders")
+    ] = "both",
     history: Annotated[int, typer.Option("--history", help="Latest clicks of a user that are read")] = 5,
     long_history: Annotated[int, typer.Option("--long-history", help="Clicks in the long SID of a user")] = 50,
     recent_queries: Annotated[int, typer.Option("--recent-queries", help="Latest queries of a user")] = 3,
@@ -109,7 +112,7 @@ def train(
     query_encoder, fitted = _parts(tokenizer, alignment, encoder)
     tables = SidTable.from_parquet(item_sids), SidTable.from_parquet(query_sids)
     left_out = LeftOut(output.parent / f"{output.name}.left-out.tsv", bad_rows is BadRows.drop)
-    data = SearchData.of(Shop.open(shop), *tables, left_out)
+    data = SearchData.of(Shop.open(shop), *tables, left_out, positives)
     left_out.write()
     if preset != "tiny" and find_device(device) == "cpu":
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
