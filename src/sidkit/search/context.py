@@ -11,10 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .bart.packing import Ragged
+from .bart.packing import Ragged, RaggedVectors
 from .examples import join
 
-__all__ = ["Past", "RecentQueries", "ShortHistory", "UserSids", "by_count", "past_of", "weighted_codes"]
+__all__ = [
+    "LongHistory",
+    "Past",
+    "RecentQueries",
+    "ShortHistory",
+    "UserSids",
+    "by_count",
+    "past_of",
+    "weighted_codes",
+]
 
 Integers = NDArray[np.int64]
 
@@ -65,6 +74,24 @@ class ShortHistory:
     def take(self, rows: Integers) -> Ragged:
         items, count = self.clicks.latest(rows, self.count)
         return Ragged(self.sids[items[items >= 0]].ravel(), _starts(count * self.sids.shape[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class LongHistory:
+    """The vectors of the latest items, oldest first, by event; the first of each is of zeros, so none is empty."""
+
+    clicks: Past
+    vectors: NDArray[np.float32]  # (items, v)
+    count: int = 50
+
+    def take(self, rows: Integers) -> RaggedVectors:
+        items, number = self.clicks.latest(rows, self.count)
+        starts = _starts(number + 1)
+        vectors = np.zeros((starts[-1], self.vectors.shape[1]), np.float32)
+        of_item = np.ones(len(vectors), bool)
+        of_item[starts[:-1]] = False
+        vectors[of_item] = self.vectors[items[items >= 0]]
+        return RaggedVectors(vectors, starts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,6 +54,13 @@ def train(
     history: Annotated[int, typer.Option("--history", help="Latest clicks of a user that are read")] = 5,
     long_history: Annotated[int, typer.Option("--long-history", help="Clicks in the long SID of a user")] = 50,
     recent_queries: Annotated[int, typer.Option("--recent-queries", help="Latest queries of a user")] = 3,
+    history_vectors: Annotated[
+        int,
+        typer.Option("--history-vectors", help="The long history as that many vectors before an input [default: none]"),
+    ] = 0,
+    item_vectors: Annotated[
+        str | None, typer.Option("--item-vectors", help="Vectors of the items, by item_id, for --history-vectors")
+    ] = None,
     cold_users: Annotated[
         str, typer.Option("--cold-users", help="SIDs of users without clicks: of the query's clicks, or none")
     ] = "query",
@@ -79,6 +86,7 @@ def train(
     from ...errors import need
 
     need("torch", "search", "training a search model")
+    from ...data.embeddings import open_embeddings
     from ...engine.device import find_device
     from ...search.bart.shape import preset as named
     from ...search.corpus import SearchData
@@ -96,14 +104,18 @@ def train(
     plan = SearchPlan(
         named(preset), _epochs(epochs), batch, learning_rate, warmup, weight_decay=weight_decay, words=words,
         longest=longest, templates=templates, from_centroids=from_centroids, history=history,
-        recent_queries=recent_queries, long_history=long_history, beams=beams, **options,
+        recent_queries=recent_queries, long_history=long_history, history_vectors=history_vectors, beams=beams,
+        **options,
     )  # fmt: skip
+    if bool(history_vectors) != (item_vectors is not None):
+        raise SpecError("--history-vectors and --item-vectors belong together: name both or none")
     require_folder(output)
     check_folder(output)
     query_encoder, fitted = _parts(tokenizer, alignment, encoder)
     tables = SidTable.from_parquet(item_sids), SidTable.from_parquet(query_sids)
     left_out = LeftOut(output.parent / f"{output.name}.left-out.tsv", bad_rows is BadRows.drop)
     data = SearchData.of(Shop.open(shop), *tables, left_out)
+    data = data if item_vectors is None else data.with_item_vectors(open_embeddings(item_vectors))
     left_out.write()
     if preset != "tiny" and find_device(device) == "cpu":
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
