@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # tests' products are small, and threads that wait take CPU time
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import numpy as np
@@ -26,7 +27,9 @@ def rng():
 def demo(tmp_path_factory):
     """What `sidkit demo` prints for a small shop, and the folder it ran in; its files are in "a shop" there."""
     folder = tmp_path_factory.mktemp("demo")
-    output = sidkit("demo", "--items", "600", "-o", "a shop", cwd=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sidkit.report.centroids.MOST", 60)  # points of the map; t-SNE takes seconds for more
+        output = sidkit("demo", "--items", "600", "-o", "a shop", cwd=folder)
     sequences = folder / "a shop" / "sequences.parquet"
     pq.write_table(pq.read_table(sequences).slice(0, 200), sequences)  # enough visitors to train on
     return output, folder

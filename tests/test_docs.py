@@ -1,7 +1,6 @@
 """What the documents say works: every README block and every command's example is run as it stands."""
 
 import inspect
-import os
 import re
 import shlex
 import shutil
@@ -9,6 +8,7 @@ import subprocess
 import sys
 from itertools import groupby
 from pathlib import Path
+from textwrap import indent
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,9 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
-def shop(tmp_path):
+def shop(tmp_path, monkeypatch):
     """A folder where the examples' files exist."""
+    monkeypatch.setattr("sidkit.report.centroids.MOST", 60)  # points of the map; t-SNE takes seconds for more
     rng = np.random.default_rng(0)
     n, d = 1500, 24
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(size=n * d).astype(np.float32)), d)
@@ -57,13 +58,21 @@ def test_the_readme_shell_blocks_run_in_order(shop):
             run(line, shop)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/tokenizers.md", "docs/embedding.md", "docs/recommending.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/tokenizers.md", "docs/embedding.md", "docs/recommending.md", "docs/search.md"]
+)
 def test_the_python_blocks_of_the_documents_run(document, shop, monkeypatch):
     monkeypatch.chdir(shop)
     python = blocks((ROOT / document).read_text(), "python")
     assert python
     for block in python:
         exec(compile(block, document, "exec"), {})  # noqa: S102
+
+
+def test_the_way_from_a_log_to_answers_runs_in_order(tmp_path):
+    for block in blocks((ROOT / "docs" / "search.md").read_text(encoding="utf-8"), "bash"):
+        for line in block.splitlines():
+            run_shorter(line, tmp_path)
 
 
 def examples(command):
@@ -78,6 +87,20 @@ def groups_of(app, path=()):
         yield from groups_of(group.typer_instance, (*path, group.typer_instance.info.name))
 
 
+SHORTER = {  # what takes minutes, as it would run on less data or for fewer epochs
+    "sidkit explore": "--check",
+    "sidkit search demo": "--items 200 --rows 300",
+    "sidkit search simulate": "--items 200 --rows 300",
+    "sidkit search train": "--epochs 1,1,1 --words 500 --beams 4 --longest 48",
+    "sidkit fit aligned": "--sizes 16-8-4",
+}
+
+
+def run_shorter(example, folder):
+    """Run an example, with the options that make it short."""
+    run(next((f"{example} {more}" for name, more in SHORTER.items() if example.startswith(name)), example), folder)
+
+
 def test_every_command_example_runs(shop, demo):
     from sidkit.cli import app
 
@@ -87,14 +110,14 @@ def test_every_command_example_runs(shop, demo):
             if example == "sidkit demo":  # the fixture has run it, with fewer items
                 assert (demo[1] / "a shop" / "report.html").exists()
             else:
-                run(example.replace("sidkit explore", "sidkit explore --check"), shop)
+                run_shorter(example, shop)
     run("sidkit fit items.parquet -o tok/ --sizes 16-8-4", shop)  # small enough for collisions
     run("sidkit encode tok/ items.parquet -o sids.parquet", shop)
     for path, commands in groups_of(app):
         for command in commands.registered_commands if path else ():
             first, *made_by = examples(command)
             for example in (*made_by, first):
-                run(example, shop)
+                run_shorter(example, shop)
 
 
 def test_examples_stand_in_the_help_in_one_piece(monkeypatch):
@@ -106,9 +129,9 @@ def test_examples_stand_in_the_help_in_one_piece(monkeypatch):
     for path, commands in groups_of(app):
         for command in commands.registered_commands:
             words = [*path, command.callback.__name__, "--help"]
-            shown = CliRunner().invoke(app, words).output.splitlines()
+            shown = CliRunner().invoke(app, words).output
             for example in examples(command):
-                assert f"  {example}" in shown, words
+                assert f"\n{indent(example, '  ')}\n" in shown, words
 
 
 def test_the_reference_of_the_command_line_is_what_the_commands_say():
@@ -188,31 +211,45 @@ def test_the_public_names_are_exactly_these():
     assert set(sidkit.__all__) == {name for name in dir(sidkit) if not name.startswith("_")} | {"__version__"}
 
 
-def cpu_seconds(*scripts, runs=7):
-    """The least CPU seconds each script takes in a fresh Python, the runs taken in turns."""
+WORK = """
+import sys
+before, lines = set(sys.modules), 0
+def trace(frame, event, argument):
+    global lines
+    lines += event == "line"
+    return trace
+sys.settrace(trace)
+{}
+sys.settrace(None)
+print(lines, *(sys.modules.keys() - before), file=sys.stderr)
+"""
 
-    def once(script):
-        process = subprocess.Popen([sys.executable, *script], stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)  # else Popen complains that it still runs
-        assert status == 0, script
-        return usage.ru_utime + usage.ru_stime
 
-    return [min(times) for times in zip(*([once(script) for script in scripts] for _ in range(runs)), strict=True)]
+def work_of(script):
+    """Lines of Python that a script runs in a fresh process, and the packages it imports beyond those of Python.
+
+    Both are the same on every run, however busy the machine is; seconds are not.
+    """
+    done = subprocess.run([sys.executable, "-c", WORK.format(script)], capture_output=True, text=True, check=True)
+    lines, *modules = done.stderr.split()
+    return int(lines), {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
+
+
+HELP = """
+from sidkit.cli import main
+sys.argv = ["sidkit", "--help"]
+try:
+    main()
+except SystemExit:
+    pass
+"""
 
 
 def test_importing_sidkit_and_asking_for_help_are_quick():
-    numpy, ours = cpu_seconds(("-c", "import numpy"), ("-c", "import sidkit"))
-    assert ours <= 1.3 * numpy
-    libraries, ours = cpu_seconds(("-c", "import typer, rich"), ("-m", "sidkit", "--help"))
-    assert ours <= 1.5 * libraries
-
-
-def test_importing_sidkit_and_asking_for_help_load_nothing_heavy():
-    for command in ("import sidkit", "import sidkit.cli"):
-        script = f"import sys; {command}; print(' '.join(sys.modules))"
-        loaded = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True
-        ).stdout.split()
-        for heavy in ("torch", "sklearn", "scipy", "pyarrow", "numpy", "matplotlib", "ray", "transformers", "faiss"):
-            assert heavy not in loaded, (command, heavy)
+    """A third of the work of importing numpy, and at most three times that of the libraries which print the help."""
+    (ours, loaded), (numpy, _) = work_of("import sidkit"), work_of("import numpy")
+    assert ours <= numpy / 3
+    assert loaded == {"sidkit"}
+    (ours, loaded), (libraries, needed) = work_of(HELP), work_of("import typer, rich")
+    assert ours <= 3 * libraries
+    assert loaded <= {"sidkit"} | needed

@@ -53,7 +53,7 @@ def test_expected_absolute_cosine_of_random_directions(d, value):
 def test_a_row_is_treated_alike_in_any_company(rng):
     r = rng.normal(size=(5000, 37)).astype(np.float32)
     c = rng.normal(size=(5000, 37)).astype(np.float32)
-    whole = unit(residual(r, c, 0.25))
+    complete = unit(residual(r, c, 0.25))
     for n in (1, 2, 7, 256):
         parts = [unit(residual(r[i : i + n], c[i : i + n], 0.25)) for i in range(0, 256, n)]
-        assert np.array_equal(np.concatenate(parts)[:256], whole[:256])
+        assert np.array_equal(np.concatenate(parts)[:256], complete[:256])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -36,15 +37,21 @@ LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split
 
 def _modules() -> dict[str, Path]:
     """Dotted name below `sidkit` -> file; a package goes by its own name."""
-    found = {}
+    modules = {}
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
-        found[name] = path
-    return found
+        modules[name] = path
+    return modules
 
 
 MODULES = _modules()
+
+
+@cache
+def _nodes(name: str) -> list[ast.AST]:
+    """All nodes of a module, parsed once."""
+    return list(ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))))
 
 
 def _is_typing(test: ast.expr) -> bool:
@@ -56,8 +63,8 @@ def _imports(name: str, types: bool) -> set[str]:
     path = MODULES[name]
     package = [] if name == "__init__" else name.split(".")
     package = package if path.name == "__init__.py" else package[:-1]
-    found: set[str] = set()
-    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    imported: set[str] = set()
+    waiting: list[ast.AST] = [_nodes(name)[0]]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and _is_typing(node.test) and not types:
@@ -71,13 +78,13 @@ def _imports(name: str, types: bool) -> set[str]:
                     continue
                 words = words[1:]
             for alias in node.names:
-                found |= _resolved(words, alias.name)
+                imported |= _resolved(words, alias.name)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 first, *rest = alias.name.split(".")
                 if first == "sidkit":
-                    found |= _resolved(rest, "")
-    return found - {name}
+                    imported |= _resolved(rest, "")
+    return imported - {name}
 
 
 def _resolved(words: list[str], name: str) -> set[str]:
@@ -134,8 +141,7 @@ def test_the_design_shows_the_same_layers():
 
 
 def _definitions(kind: type[ast.AST]) -> list[tuple[str, ast.AST]]:
-    trees = ((name, ast.parse(path.read_text(encoding="utf-8"))) for name, path in MODULES.items())
-    return [(name, node) for name, tree in trees for node in ast.walk(tree) if isinstance(node, kind)]
+    return [(name, node) for name in MODULES for node in _nodes(name) if isinstance(node, kind)]
 
 
 def test_no_function_is_longer_than_sixty_lines():
@@ -153,4 +159,4 @@ def test_a_class_name_has_one_meaning():
     homes: dict[str, list[str]] = {}
     for name, node in _definitions(ast.ClassDef):
         homes.setdefault(node.name, []).append(name)
-    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}

@@ -24,6 +24,7 @@ __all__ = [
     "SidkitError",
     "SpecError",
     "StoreError",
+    "count_of",
     "did_you_mean",
     "need",
 ]
@@ -71,3 +72,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'; did you mean …?' if a known word is close, else an empty string."""
     close = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def count_of(count: int, noun: str, plural: str | None = None) -> str:
+    """1 item, 2,000 items."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -3,11 +3,8 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import unicodedata
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +15,7 @@ from safetensors.numpy import save_file
 from command import run, sidkit
 from sidkit.sids.table import SidTable
 from sidkit.sids.template import template_named
+from warm import COMMAND, Warm
 
 
 @pytest.fixture(scope="module")
@@ -202,13 +200,28 @@ def test_titles_and_ids_cannot_command_the_terminal(nasty):
     assert not obeyed(error)
 
 
-def test_encode_gives_ids_as_they_are_to_a_pipe_and_tamed_to_a_terminal(made):
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    prelude = "import os, sys, sidkit.cli, sidkit.data.embeddings, sidkit.tokenizer.recipes"
+    with Warm(prelude, tmp_path_factory.mktemp("warm")) as warm:
+        yield warm
+
+
+ON_A_TERMINAL = """
+import os, sys, sidkit.cli
+os.dup2(os.open(sys.argv.pop(), os.O_WRONLY | os.O_NOCTTY), 1)
+sys.stdin = open(sys.argv.pop())
+sidkit.cli.main()
+"""
+
+
+def test_encode_gives_ids_as_they_are_to_a_pipe_and_tamed_to_a_terminal(made, tmp_path, warm):
     row = json.dumps({"item_id": NASTY, "embedding": np.load(made / "items.npy")[0].tolist()})
-    command = [sys.executable, "-m", "sidkit", "encode", str(made / "tok"), "-", "-o", "-"]
-    piped = subprocess.run(command, input=row.encode(), capture_output=True, check=True).stdout.decode()
-    assert piped.startswith(NASTY + "\t<a_")
+    words = ("encode", made / "tok", "-", "-o", "-")
+    assert sidkit(*words, stdin=row).startswith(NASTY + "\t<a_")
+    (tmp_path / "row.json").write_text(row)
     ours, theirs = os.openpty()
-    subprocess.run(command, input=row.encode(), stdout=theirs, stderr=subprocess.PIPE, check=True)
+    warm.run(ON_A_TERMINAL, *words, tmp_path / "row.json", os.ttyname(theirs))
     os.close(theirs)
     shown = os.read(ours, 4096).decode().replace("\r\n", "\n")
     os.close(ours)
@@ -281,7 +294,7 @@ def test_lookup_says_what_is_not_there(made, tmp_path):
     assert "its columns are item_id, title, embedding" in error_of(made / "items.parquet", "item-7")
 
 
-def test_vectors_that_cannot_be_used_are_named_by_those_who_look_at_neighbours(made, tmp_path):
+def test_commands_that_look_at_neighbours_name_vectors_that_cannot_be_used(made, tmp_path):
     table = pq.read_table(made / "items.parquet")
     X = np.load(made / "items.npy")
     X[[3, 5]] = np.nan
@@ -453,22 +466,17 @@ def test_an_unwritable_output_is_noticed_before_the_work(files, tmp_path):
     assert "no permission" in sidkit("fit", files / "items.npy", "-o", locked / "tok", check=1)
 
 
-def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng):
+def test_ctrl_c_leaves_nothing_half_written(tmp_path, rng, warm):
     np.save(tmp_path / "big.npy", rng.normal(size=(60_000, 64)).astype(np.float32))
     out = tmp_path / "out"
     out.mkdir()
     endless = ("--sizes", "512-512", "--iterations", "100000")
-    command = [sys.executable, "-m", "sidkit", "fit", str(tmp_path / "big.npy"), "-o", str(out / "tok"), *endless]
-    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a test run in the background ignores Ctrl-C
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen)
-    try:
-        time.sleep(4)
-        process.send_signal(signal.SIGINT)
-        _, output = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert output.strip() == "stopped; no file is half-written (fit, encode, embed and train resume with --resume)"
+    child = warm.start(COMMAND, "fit", tmp_path / "big.npy", "-o", out / "tok", *endless)
+    child.until(lambda: any((out / "tok.unfinished").glob("*")))  # the first stage is finished
+    time.sleep(0.2)
+    assert child.end(signal.SIGINT) == 130
+    message = "stopped; no file is half-written (fit, encode, embed and train resume with --resume)\n"
+    assert warm.errors.read_text() == message
     assert not (out / "tok").exists()
     assert all(entry.name == "tok.unfinished" for entry in out.iterdir())
 

@@ -12,6 +12,7 @@ from command import sidkit
 from sidkit.data.bad_rows import list_bad_rows
 from sidkit.data.embeddings import good_rows, open_embeddings, without
 from sidkit.data.formats.parquet import ParquetEmbeddings
+from sidkit.fleet.encode_task import encode_file, encode_tasks
 from sidkit.progress import Silent
 from sidkit.rows import scratch
 from sidkit.rows.sources import ArraySource
@@ -66,6 +67,30 @@ def test_a_command_that_leaves_out_bad_rows_reads_the_file_once(shop, passes, wo
     assert len(passes) == 1
     listed = "".join(f"{row}\tP{row}\t{why}\n" for row, why in BAD.items())
     assert (shop / "out.bad-rows.tsv").read_text() == "row\tid\treason\n" + listed
+
+
+def test_a_worker_of_a_cluster_leaves_out_bad_rows_in_the_one_pass_that_encodes(shop, passes, monkeypatch):
+    """Neither a first pass to look for them nor a scratch copy: a worker may have no disk."""
+    monkeypatch.setattr(scratch, "ROOM", 1e30)
+    fitted = library.prq_kmeans(sizes=(16, 8), iterations=3).fit(shop / "good.parquet")
+    for name, drop in (("items", True), ("good", True), ("good", False)):
+        passes.clear()
+        (task,) = encode_tasks(fitted, [shop / f"{name}.parquet"], shop / "out.parquet", "letters", (None, None), drop)
+        assert encode_file(task, fitted, "cpu", Silent()) == (297, False)
+        assert len(passes) == 1
+        table = SidTable.from_parquet(shop / "out.parquet")
+        assert table.ids.to_pylist() == [f"P{row}" for row in range(300) if row not in BAD]
+        assert np.array_equal(table.codes, fitted.fit_codes)
+    listed = "".join(f"{row}\tP{row}\t{why}\n" for row, why in BAD.items())
+    assert (shop / "out.bad-rows.tsv").read_text() == "row\tid\treason\n" + listed
+
+
+def test_a_file_of_bad_rows_alone_has_no_semantic_ids(shop):
+    write(shop / "none.parquet", np.zeros((5, 8), np.float32), list("abcde"))
+    fitted = library.prq_kmeans(sizes=(4,), iterations=1).fit(shop / "good.parquet")
+    (task,) = encode_tasks(fitted, [shop / "none.parquet"], shop / "out.parquet", "letters", (None, None), True)
+    assert encode_file(task, fitted, "cpu", Silent()) == (0, False)
+    assert len(SidTable.from_parquet(shop / "out.parquet")) == 0
 
 
 @pytest.mark.parametrize("room", [True, False])

@@ -339,9 +339,15 @@ def test_string_views_become_large_strings(tmp_path):
     assert source.ids.to_pylist() == IDS
 
 
-@pytest.mark.parametrize("name", ["item_id", "id", "pid", "query_id", "item"])
+KNOWN = ["item_id", "id", "pid", "query_id", "item", "asin", "product_id", "sku", "parent_asin", "movieId", "ID"]
+
+
+@pytest.mark.parametrize("name", [*KNOWN, "Product ID", "item-id:token", "articleId", "gizmoId"])
 def test_usual_id_names_are_found(tmp_path, name):
-    assert open_embeddings(parquet(tmp_path / "x.parquet", id_column=name)).ids.to_pylist() == IDS
+    columns = {"price": np.ones(10), "title": IDS, "user_id": IDS, name: IDS[::-1], "emb": vectors(X)}
+    source = open_embeddings(table(tmp_path / "x.parquet", **columns))
+    assert source.ids.to_pylist() == IDS[::-1]
+    assert source.chosen[0].column == name
 
 
 @pytest.mark.parametrize("name", ["embedding", "emb", "vector", "embeddings", "anything"])
@@ -366,9 +372,11 @@ def test_npz_ids_of_numpy_strings_bytes_and_big_endian_numbers(tmp_path):
     ):
         np.savez(tmp_path / "x.npz", ids=np.array(given, dtype), X=X[:2])
         assert open_embeddings(tmp_path / "x.npz").ids.to_pylist() == wanted
-    np.savez(tmp_path / "x.npz", sku=np.array([5, 6]), X=X[:2])
+    np.savez(tmp_path / "x.npz", stock=np.array([5, 6]), X=X[:2])
     assert open_embeddings(tmp_path / "x.npz").ids.to_pylist() == [0, 1]
-    assert open_embeddings(tmp_path / "x.npz", id_column="sku").ids.to_pylist() == [5, 6]
+    assert open_embeddings(tmp_path / "x.npz", id_column="stock").ids.to_pylist() == [5, 6]
+    np.savez(tmp_path / "x.npz", sku=np.array([5, 6]), X=X[:2])
+    assert open_embeddings(tmp_path / "x.npz").ids.to_pylist() == [5, 6]
 
 
 @pytest.mark.parametrize("encode", [lambda a: a, lambda a: a.dictionary_encode(), lambda a: a.cast(pa.large_string())])
@@ -436,12 +444,24 @@ def test_a_missing_vector_column_is_answered_with_the_likely_one(tmp_path):
 
 
 def test_a_missing_id_column_is_answered_with_the_likely_one(tmp_path):
-    path = table(tmp_path / "items.parquet", price=np.ones(10), asin=IDS, emb=vectors(X))
-    wanted = "no column 'item_id' in items.parquet (columns: price, asin, emb); did you mean --id-column asin?"
+    path = table(tmp_path / "items.parquet", price=np.ones(10), code=IDS, emb=vectors(X))
+    wanted = "no column 'item_id' in items.parquet (columns: price, code, emb); did you mean --id-column code?"
     with refused(f"^{re.escape(wanted)}$"):
         open_embeddings(path)
-    with refused(re.escape("no column 'asn' in items.parquet") + ".*--id-column asin"):
-        open_embeddings(path, id_column="asn")
+    with refused(re.escape("no column 'cod' in items.parquet") + ".*--id-column code"):
+        open_embeddings(path, id_column="cod")
+
+
+def test_the_likely_id_column_is_unique_and_no_text(tmp_path):
+    others = {"title": IDS, "words": [f"{i} red mugs" for i in range(10)], "emb": vectors(X)}
+    path = table(tmp_path / "items.parquet", **others, group=["a", "b"] * 5, code=range(10))
+    with refused(re.escape("emb, group, code); did you mean --id-column code?") + "$"):
+        open_embeddings(path)
+    path = table(tmp_path / "items.parquet", **others, group=["a", "b"] * 5)
+    with refused(re.escape("(columns: title, words, emb, group)") + "$"):
+        open_embeddings(path)
+    with refused(re.escape("no column 'tittle' in items.parquet (columns: title, words, emb, group)") + "$"):
+        open_embeddings(path, id_column="tittle")
 
 
 def test_missing_arrays_are_answered_likewise(tmp_path):

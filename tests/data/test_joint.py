@@ -1,27 +1,19 @@
-"""Items and queries fitted together: repeats are exact, ids may recur, and figures count items alone."""
-
-import json
+"""Items and queries fitted together: repeats are exact, and figures count items alone."""
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sidkit
-from command import sidkit as command
-from planted import planted
+from planted import planted, written
+from sidkit.advice.candidates import Target
+from sidkit.advice.sweep import advise
 from sidkit.data.embeddings import open_embeddings, without
 from sidkit.data.joint import Joint, Repeated, counts_of, repeated
 from sidkit.errors import BadRowsError, InputError, SpecError
 from sidkit.rows.sources import ArraySource
 from sidkit.sids.quality import quality
 from sidkit.tokenizer import recipes
-
-
-def written(path, x, name="item_id", ids=None, **columns):
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.asarray(x, np.float32).ravel()), x.shape[1])
-    pq.write_table(pa.table({name: list(range(len(x))) if ids is None else ids, **columns, "embedding": vectors}), path)
-    return path
+from sidkit.tokenizer.tokenizer import Tokenizer
 
 
 @pytest.fixture
@@ -164,50 +156,28 @@ def test_a_fit_on_other_counts_does_not_resume(rows, tmp_path):
     assert isinstance(repeated(source, [2, 1, 1, 1]), Repeated)
 
 
-@pytest.fixture
-def files(rows, tmp_path):
-    written(tmp_path / "items.parquet", rows[:200])
-    records = [i % 4 for i in range(120)]
-    written(tmp_path / "queries.parquet", rows[200:], "query_id", train_records=records)
-    written(tmp_path / "there.parquet", np.concatenate([rows[:200], np.repeat(rows[200:], records, axis=0)]))
-    return tmp_path
+def test_advice_from_samples_counts_items_and_fits_queries_in_proportion(rows, monkeypatch):
+    """Queries far from all items: the sample holds their share of rows, and no count sees them."""
+    far = rows[:80] + 100
+    joint = Joint([("queries", ArraySource(far)), ("items", ArraySource(rows))])
+    fits, real = [], Tokenizer.fit
+    monkeypatch.setattr(Tokenizer, "fit", lambda self, X, **more: fits.append(X) or real(self, X, **more))
+    advice = advise(joint, Target(0.5), lambda sizes: sidkit.prq_kmeans(sizes, iterations=4), [(8, 4)], sample=150,
+                    count=160, rows_per_code=1)  # fmt: skip
+    assert (advice.items, advice.counted, dict(advice.others)) == (320, 160, {"queries": 80})
+    assert [len(X) for X in fits] == [150, 75]
+    assert [0.1 < (X.mean(axis=1) > 50).mean() < 0.3 for X in fits] == [True, True]
+    (one,) = advice.candidates
+    assert not one.measured
+    alone = advise(rows, Target(0.5), lambda sizes: sidkit.prq_kmeans(sizes, iterations=4), [(8, 4)], sample=150,
+                   count=160, rows_per_code=1)  # fmt: skip
+    assert one.sids_per_item == pytest.approx(alone.candidates[0].sids_per_item, abs=0.05)
 
 
-def test_the_command_fits_items_and_queries_with_repeats(files):
-    options = ("--sizes", "8-4", "--json", "--device", "cpu")
-    told = json.loads(command("fit", "items.parquet", "--queries", "queries.parquet", "--repeats", "train_records",
-                              "-o", "tok", *options, cwd=files))  # fmt: skip
-    assert told["roles"] == {"items": 200, "queries": 180}
-    assert told["quality"]["items"] == 200
-    command("fit", "there.parquet", "-o", "expected", *options, cwd=files)
-    one, other = (sidkit.load(files / name) for name in ("tok", "expected"))
-    assert all(np.array_equal(a, b) for a, b in zip(one.codebooks, other.codebooks, strict=True))
-
-
-def test_several_files_are_items_and_queries_unless_roles_are_given(files):
-    told = command("fit", "items.parquet", "queries.parquet", "-o", "tok", "--sizes", "8-4", cwd=files)
-    assert "fitted on 200 items and 120 queries; these figures count items alone" in told
-    assert "next: sidkit encode tok items.parquet" in told
-    options = ("--roles", "queries,items", "--sizes", "8-4", "--json")
-    told = json.loads(command("fit", "queries.parquet", "items.parquet", "-o", "tok", *options, cwd=files))
-    assert told["roles"] == {"queries": 120, "items": 200}
-    assert told["quality"]["items"] == 200
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (("items.parquet", "--repeats", "train_records"), "--repeats counts rows of queries"),
-        (("items.parquet", "queries.parquet", "--queries", "queries.parquet"), "--queries is the short form"),
-        (
-            ("items.parquet", "queries.parquet", "there.parquet"),
-            "there are 3 files of embeddings; name a role for each",
-        ),
-        (("items.parquet", "queries.parquet", "--roles", "items"), "there are 2 files of embeddings; --roles has 1"),
-        (("items.parquet", "queries.parquet", "--roles", "a,b"), "one of the roles must be items"),
-        (("items.parquet", "queries.parquet", "--roles", "items,items"), "a different role"),
-        (("items.parquet", "queries.parquet", "--ray"), "--ray fits one file"),
-    ],
-)
-def test_roles_that_make_no_sense_are_refused(files, arguments, message):
-    assert message in command("fit", *arguments, "-o", "tok", check=1, cwd=files)
+def test_bad_queries_of_an_advice_are_named_once(rows, tmp_path):
+    x = rows[:60].copy()
+    x[5] = 0.0
+    file = open_embeddings(written(tmp_path / "queries.parquet", x, "query_id"))
+    joint = Joint([("items", ArraySource(rows)), ("queries", repeated(file, np.full(60, 3)))])
+    with pytest.raises(BadRowsError, match=r"1 of 60 rows cannot be used: item 5 \(row 5 of queries.parquet\)"):
+        advise(joint, Target(0.5), sidkit.prq_kmeans, [(8, 4)])

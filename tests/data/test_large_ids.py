@@ -14,6 +14,7 @@ from sidkit.data import sequences
 from sidkit.data.embeddings import open_embeddings
 from sidkit.data.ids import one_array, require_unique
 from sidkit.data.items import match, texts_of
+from sidkit.data.sequence_columns import SequenceColumns
 from sidkit.sids import table as sids
 from sidkit.sids.table import SidTable
 
@@ -96,7 +97,8 @@ def test_more_events_are_read_than_an_array_can_hold(tmp_path, monkeypatch):
     users = [f"u{i % 2}" for i in range(len(HUGE))]
     pq.write_table(pa.table({"user": ["u"], "item": ["a"]}), tmp_path / "e.parquet")
     monkeypatch.setattr(sequences, "_read", lambda path, columns: pa.table({"item": HUGE, "user": users}))
-    result = sequences.read_sequences(tmp_path / "e.parquet", pa.array([LONG]))
+    ordered = SequenceColumns(file_order=True)
+    result = sequences.read_sequences(tmp_path / "e.parquet", pa.array([LONG]), columns=ordered)
     assert result.starts.tolist() == [0, 33, 66]
     assert result.rows.tolist() == [-1] * 33 + [0] * 33
     assert result.unknown_items == 1

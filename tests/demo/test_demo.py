@@ -1,4 +1,4 @@
-"""The made-up shop."""
+"""The simulated shop of the demo."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_seed_decides_the_catalogue():
 
 
 @pytest.mark.parametrize("n", [1, 7, 1000])
-def test_as_many_items_come_as_were_asked_for(n):
+def test_the_shop_has_the_requested_number_of_items(n):
     assert catalogue(n).num_rows == n
 
 
@@ -126,7 +126,7 @@ def test_nearest_neighbours_share_the_category_far_above_chance(shop):
     assert chance < 0.05
 
 
-def test_a_category_is_told_by_its_own_words(shop):
+def test_a_category_has_its_own_words(shop):
     category = column(shop, "category")
     counts = WordCounts(shop["title"].to_pylist())
     expected = {

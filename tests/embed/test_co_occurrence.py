@@ -175,7 +175,7 @@ def test_what_judge_asks_for_is_not_looked_at_behind_unknown_items(tmp_path, rng
     np.testing.assert_array_equal(*(rows_of(tmp_path / f"{name}.out")[1] for name in "ab"))
 
 
-def test_later_items_get_their_place_in_an_earlier_blend(shop, rng):
+def test_later_items_are_added_to_an_earlier_blend(shop, rng):
     run(shop, *BLEND, "-o", "b.parquet")
     write_items(shop / "new.parquet", rng, ["N1", "P3", "N2"])
     done = run(shop, "new.parquet", "--like", "b.parquet", "-o", "more.parquet")

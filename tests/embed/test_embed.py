@@ -1,11 +1,6 @@
 """`sidkit embed`: texts in a file to vectors in a file, whatever stops it on the way."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +15,7 @@ from sidkit.embed import job
 from sidkit.embed.job import Choice, embed_file
 from sidkit.errors import InputError, StoreError
 from sidkit.progress import Silent
+from warm import COMMAND, Warm
 
 WORDS = ["red", "blue", "shoe", "hat", "mug", "lamp", "oak", "steel"]
 
@@ -52,7 +48,7 @@ def test_the_file_holds_every_item_in_order_and_its_encoder_embeds_alike(tmp_pat
     np.testing.assert_array_equal(rows, encoder.load(tmp_path / "e.encoder").embed(titles))
 
 
-def test_a_run_killed_at_any_part_goes_on_and_redoes_none(tmp_path, monkeypatch):
+def test_a_run_killed_at_any_part_resumes_and_redoes_none(tmp_path, monkeypatch):
     monkeypatch.setattr(job, "PART", 16)
     write(tmp_path / "items.parquet")
     read = read_texts(tmp_path / "items.parquet", ["title"])
@@ -89,18 +85,17 @@ def test_parts_of_other_texts_or_another_model_are_refused(tmp_path):
             embed_file(ids, changed, tmp_path / "e.parquet", choice, tmp_path / "b", Silent())
 
 
-def test_kill_minus_nine_and_resume_on_the_command_line(tmp_path):
+def test_kill_minus_nine_and_resume_on_the_command_line(tmp_path, tmp_path_factory, monkeypatch):
     pytest.importorskip("wordllama")
-    write(tmp_path / "items.parquet", 50_000)
-    arguments = ("items.parquet", "-o", "e.parquet")
-    child = subprocess.Popen([sys.executable, "-m", "sidkit", "embed", *arguments], cwd=tmp_path)
+    monkeypatch.setattr(job, "PART", 200)
+    write(tmp_path / "items.parquet", 8000)
+    arguments = (tmp_path / "items.parquet", "-o", tmp_path / "e.parquet")
     part = tmp_path / "e.parquet.unfinished" / "part-0"
-    deadline = time.monotonic() + 60
-    while not part.is_dir() and time.monotonic() < deadline and child.poll() is None:
-        time.sleep(0.005)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    assert part.is_dir()
+    prelude = "import sidkit.cli, sidkit.embed.job, wordllama; sidkit.embed.job.PART = 200"
+    with Warm(prelude, tmp_path_factory.mktemp("warm")) as warm:
+        child = warm.start(COMMAND, "embed", *arguments)
+        child.until(part.is_dir)
+        assert child.kill()
     assert not (tmp_path / "e.parquet").exists()
     state = json.loads((part / "state.json").read_text())
     marked = job.Checkpoint(part.parent, state["identity"])
@@ -108,10 +103,10 @@ def test_kill_minus_nine_and_resume_on_the_command_line(tmp_path):
     marked.save("part-0", {"rows": np.full_like(rows, 0.5)}, {})
     done = run(tmp_path, *arguments, "--resume", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["items"] == 50_000
+    assert json.loads(done.stdout)["items"] == 8000
     assert not part.parent.exists()
     ids, embedded = rows_of(tmp_path / "e.parquet")
-    assert len(ids) == 50_000
+    assert len(ids) == 8000
     assert (embedded[: len(rows)] == 0.5).all()  # not embedded again
     assert (embedded[len(rows) :] != 0.5).all(axis=1).any()
 

@@ -65,9 +65,9 @@ def test_tfidf_embeds_new_texts_as_it_did_those_it_learned_from():
 def test_an_encoder_that_answers_otherwise_is_refused(tmp_path):
     made("tfidf").save(tmp_path / "a")
     other = TfIdf.fit([text.replace("red", "shoes") + " red" for text in TEXTS], d=5)
-    state, kept = FORMAT.read(tmp_path / "a")
+    state, arrays = FORMAT.read(tmp_path / "a")
     facts = {key: state[key] for key in ("kind", "options")}
-    FORMAT.write(tmp_path / "a", facts, {**other.arrays, "probe": kept["probe"]})
+    FORMAT.write(tmp_path / "a", facts, {**other.arrays, "probe": arrays["probe"]})
     with pytest.raises(StoreError, match="no longer embeds as it did"):
         encoder.load(tmp_path / "a")
 

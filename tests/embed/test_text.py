@@ -180,10 +180,10 @@ def test_a_contrast_is_each_group_against_the_others():
     texts = shop()
     groups = [[i for i, text in enumerate(texts) if f" {colour} " in text] for colour in COLOURS]
     counts = WordCounts(texts)
-    told = counts.contrast(groups, top=1)
-    assert told == [["red"], ["blue"], ["green"], []]
+    contrasts = counts.contrast(groups, top=1)
+    assert contrasts == [["red"], ["blue"], ["green"], []]
     everything = np.concatenate([np.array(group, int) for group in groups])
-    assert told[0] == counts.distinctive(groups[0], top=1, within=everything)
+    assert contrasts[0] == counts.distinctive(groups[0], top=1, within=everything)
     assert counts.contrast([]) == []
 
 

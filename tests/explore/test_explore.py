@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from itertools import pairwise
@@ -28,6 +26,7 @@ from sidkit.explore.search import Words
 from sidkit.explore.server import bind
 from sidkit.explore.tree import Tree
 from sidkit.sids.table import SidTable
+from warm import Warm
 
 # -- prefixes --
 
@@ -51,7 +50,7 @@ def test_every_prefix_has_the_items_and_branches_that_the_table_says():
         assert tree.span(nowhere) is None
 
 
-def test_words_are_found_whole_and_the_last_by_its_beginning():
+def test_words_match_in_full_and_the_last_by_its_beginning():
     texts = ["Red shoe", "red SHOES for women", "Women's redwood shelf", "红色鞋子", "don't", None, "ＵＳＢ cable"]
     words = Words(pa.array([text or "" for text in texts], pa.large_string()))
     assert words.find("red sh").tolist() == [0, 1]
@@ -115,12 +114,12 @@ def test_siblings_are_the_neighbours_by_size(pages):
 def test_of_many_siblings_those_around_are_shown(tmp_path):
     codes = np.repeat(np.arange(30), np.arange(40, 10, -1)).astype(np.int32)[:, None]  # 40 items, 39, 38 ...
     SidTable(np.arange(len(codes)), codes, (30,)).to_parquet(tmp_path / "sids.parquet")
-    many = Pages(read(tmp_path / "sids.parquet"))
+    wide = Pages(read(tmp_path / "sids.parquet"))
     for code, first in ((0, 0), (15, 11), (29, 21)):
-        answer = many.node("a", (code,))["siblings"]
+        answer = wide.node("a", (code,))["siblings"]
         assert (answer["rank"], answer["total"]) == (code + 1, 30)
         assert [one["prefix"][0] for one in answer["list"]] == list(range(first, first + 9))
-    pages = [many.node("a", (), page)["branches"] for page in (0, 1)]
+    pages = [wide.node("a", (), page)["branches"] for page in (0, 1)]
     assert [one["prefix"][0] for page in pages for one in page["list"]] == list(range(30))
 
 
@@ -313,7 +312,7 @@ def test_bad_addresses_are_not_found_and_say_nothing_of_the_inside(site, path):
         assert set(json.loads(body)) == {"error"}
 
 
-def test_whatever_is_asked_the_answer_is_found_or_not_found(site):
+def test_every_request_is_answered_with_found_or_not_found(site):
     rng = np.random.default_rng(3)
     letters = list("0123456789-<>ab_c'\"%&/\\\0é中 .;{}\u202e")
     for _ in range(150):
@@ -389,8 +388,20 @@ def test_a_taken_port_is_named_and_the_usual_one_gives_way():
 # -- the command --
 
 
-def command(folder, *more):
-    return [sys.executable, "-m", "sidkit", "explore", "sids.parquet", "--items", "items.parquet", *more]
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    """A child runs in the folder that comes first of its arguments."""
+    prelude = "import os, sys, uvicorn, starlette, sidkit.cli, sidkit.explore.server, sidkit.sids.table"
+    with Warm(prelude, tmp_path_factory.mktemp("warm")) as warm:
+        yield warm
+
+
+EXPLORE = """
+import os, sys, sidkit.cli
+os.chdir(sys.argv.pop(1))
+sys.argv[1:1] = "explore sids.parquet --items items.parquet --port 0 --no-open".split()
+sidkit.cli.main()
+"""
 
 
 def test_check_says_what_is_there_and_leaves(made):
@@ -401,36 +412,30 @@ def test_check_says_what_is_there_and_leaves(made):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_it_serves_until_interrupted_and_then_ends_cleanly(made, host):
-    child = subprocess.Popen(
-        command(made[0], "--port", "0", "--no-open", "--host", host),
-        cwd=made[0],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_it_serves_until_interrupted_and_then_ends_cleanly(made, host, warm):
+    child = warm.start(EXPLORE, made[0], "--host", host)
     try:
-        assert "400 items" in child.stdout.readline()
-        url = child.stdout.readline().split()[1]
+        items, opened, *more = child.lines(2 if host == "127.0.0.1" else 3)
+        assert "400 items" in items
+        url = opened.split()[1]
         assert ("?token=" in url) is (host != "127.0.0.1")
         if host != "127.0.0.1":
-            assert "other machines" in child.stdout.readline()
+            assert "other machines" in more[0]
         assert ask(url)[0] == (200 if host == "127.0.0.1" else 303)
         assert ask(url.partition("?")[0])[0] == (200 if host == "127.0.0.1" else 403)
     finally:
-        child.send_signal(signal.SIGINT)
-        output = child.communicate(timeout=20)
-    assert child.returncode == 0
-    assert output == ("explorer stopped\n", "")
+        status = child.end(signal.SIGINT)
+    assert status == 0
+    assert warm.output.read_text().splitlines() == [items, opened, *more, "explorer stopped"]
+    assert warm.errors.read_text() == "items.parquet: ids in 'item_id'\n"
 
 
-def test_json_has_standard_output_to_itself_while_it_serves(made):
-    words = command(made[0], "--port", "0", "--no-open", "--json")
-    child = subprocess.Popen(words, cwd=made[0], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def test_json_has_standard_output_to_itself_while_it_serves(made, warm):
+    child = warm.start(EXPLORE, made[0], "--json")
     try:
-        assert child.stderr.readline().startswith("open http://127.0.0.1:")
+        (opened,) = child.lines(1, warm.errors)
+        assert opened.startswith("open http://127.0.0.1:")
     finally:
-        child.send_signal(signal.SIGINT)
-        answer, output = child.communicate(timeout=20)
-    assert json.loads(answer)["items"] == 400
-    assert output == "explorer stopped\n"
+        child.end(signal.SIGINT)
+    assert json.loads(warm.output.read_text())["items"] == 400
+    assert warm.errors.read_text().splitlines() == [opened, "explorer stopped"]

@@ -44,8 +44,8 @@ def test_patterns_match_what_they_match_on_this_machine(folder, pattern):
 def test_stars_at_the_end_are_everything_below(folder):
     here, remote = folder
     below = sorted(path.relative_to(here).as_posix() for path in here.rglob("*"))
-    assert sorted(str(found.relative_to(remote)) for found in remote.glob("**")) == below
-    assert sorted(str(found.relative_to(remote)) for found in remote.glob("deep/er/**")) == [
+    assert sorted(str(path.relative_to(remote)) for path in remote.glob("**")) == below
+    assert sorted(str(path.relative_to(remote)) for path in remote.glob("deep/er/**")) == [
         "deep/er/a.parquet",
         "deep/er/c.parquet",
     ]

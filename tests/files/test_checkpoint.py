@@ -1,10 +1,6 @@
 """Checkpoints: what goes in comes out, whatever happens to the process or the files in between."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -13,6 +9,7 @@ import pytest
 from sidkit.errors import StoreError
 from sidkit.files.checkpoint import Checkpoint
 from sidkit.files.folder import config_digest
+from warm import Warm
 
 ARRAYS = {
     "weights/a": np.arange(6, dtype=np.float32).reshape(2, 3).T,  # not contiguous
@@ -148,28 +145,26 @@ def test_a_file_in_the_way_is_named(tmp_path):
         Checkpoint(tmp_path / "ck", "mine")
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_whole_state(tmp_path):
+WRITER = """
+import sys, numpy as np
+from sidkit.files.checkpoint import Checkpoint
+checkpoint = Checkpoint(sys.argv[1], "mine")
+for i in range(100000):
+    checkpoint.save("k", {"a": np.full(200_000, i)}, {"i": i})
+    print(i, flush=True)
+"""
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_state(tmp_path, tmp_path_factory):
     """Each state is one number, in the facts and all over a large array: a torn one would disagree with itself."""
-    script = (
-        "import sys, numpy as np\n"
-        "from sidkit.files.checkpoint import Checkpoint\n"
-        "ck = Checkpoint(sys.argv[1], 'mine')\n"
-        "i = 0\n"
-        "while True:\n"
-        "    ck.save('k', {'a': np.full(200_000, i)}, {'i': i})\n"
-        "    print(i, flush=True)\n"
-        "    i += 1\n"
-    )
-    for delay in (0.0, 0.003, 0.011, 0.02):
-        writer = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
-        for _ in range(3):
-            seen = int(writer.stdout.readline())
-        time.sleep(delay)
-        os.kill(writer.pid, signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
-        arrays, facts = Checkpoint(tmp_path, "mine").load("k")
-        assert facts["i"] >= seen
-        assert (arrays["a"] == facts["i"]).all()
+    with Warm("import sidkit.files.checkpoint", tmp_path_factory.mktemp("warm")) as warm:
+        for delay in (0.0, 0.003, 0.011, 0.02):
+            child = warm.start(WRITER, tmp_path)
+            lines = child.lines(3)
+            time.sleep(delay)
+            assert child.kill()
+            arrays, facts = Checkpoint(tmp_path, "mine").load("k")
+            assert facts["i"] >= int(lines[2])
+            assert (arrays["a"] == facts["i"]).all()
     Checkpoint(tmp_path, "mine").save("k", ARRAYS, {})
     assert [p.name for p in tmp_path.iterdir()] == ["k"]  # what killed writers left was swept

@@ -1,7 +1,6 @@
 """Atomic writes: what a killed, failed or unlucky writer leaves behind."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -10,6 +9,7 @@ import pytest
 
 from sidkit.errors import StoreError
 from sidkit.files.atomic import discard, machine, replace_file, replace_folder, sweep
+from warm import Warm
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -22,7 +22,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path):
+def test_a_full_disk_is_reported_and_leaves_the_old_file(tmp_path):
     target = tmp_path / "a.txt"
     target.write_text("old")
     with pytest.raises(StoreError, match="the disk is full; what was there before is untouched"), replace_file(target):
@@ -68,7 +68,6 @@ WRITER = """
 import sys, pathlib
 from sidkit.files.atomic import replace_folder
 target = pathlib.Path(sys.argv[1])
-print("ready", flush=True)
 for i in range(100000):
     with replace_folder(target) as folder:
         for name in ("a", "b", "c"):
@@ -76,17 +75,15 @@ for i in range(100000):
 """
 
 
-def test_kill_9_at_any_moment_leaves_one_whole_version(tmp_path, rng):
+def test_kill_9_at_any_moment_leaves_one_whole_version(tmp_path, tmp_path_factory, rng):
     target = tmp_path / "model"
-    for _ in range(12):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE)
-        assert writer.stdout.readline() == b"ready\n"
-        time.sleep(float(rng.uniform(0.0, 0.15)))
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
-        if target.exists():
-            assert len({(target / name).read_text() for name in ("a", "b", "c")}) == 1
+    with Warm("import sidkit.files.atomic", tmp_path_factory.mktemp("warm")) as warm:
+        for _ in range(12):
+            child = warm.start(WRITER, target)
+            time.sleep(float(rng.uniform(0.0, 0.06)))
+            assert child.kill()
+            if target.exists():
+                assert len({(target / name).read_text() for name in ("a", "b", "c")}) == 1
     assert target.exists()
     with replace_folder(target) as folder:
         (folder / "a").write_text("last")
@@ -100,7 +97,7 @@ def test_a_discarded_folder_is_gone_whole_even_if_removing_it_is_cut_short(tmp_p
     discard(folder)
     assert not folder.exists()
     assert len(list(tmp_path.iterdir())) == 1  # hidden, for the next writer to sweep away
-    discard(folder)  # nothing to do, nothing said
+    discard(folder)  # nothing to do, nothing printed
 
 
 def test_other_files_of_a_folder_survive_whatever_happens(tmp_path, monkeypatch):

@@ -99,7 +99,7 @@ def test_progress_tells_shards_workers_and_retries(data, ray_pool):
         SPECS["rq-kmeans"].fit(rows)
     assert any(text.startswith("1/2 shards, ") for text in recorder.texts)
     assert recorder.texts[-1].endswith(", 1 retries")
-    with pytest.raises(sidkit.SidkitError, match="were let go; call on_ray again"):
+    with pytest.raises(sidkit.SidkitError, match="were stopped; call on_ray again"):
         rows.sample(3, (0,))
 
 

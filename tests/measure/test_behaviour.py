@@ -79,8 +79,8 @@ def test_random_codes_have_lift_one_and_codes_made_from_sessions_a_high_one(rng)
     random = prefix_agreement(rng.integers(0, kinds, size=(items, 1)), (kinds,), lists)
     assert abs(random["lift"][0] - 1) < 4 * random["lift_error"][0]
     assert prefix_agreement(kind[:, None], (kinds,), lists)["lift"][0] == pytest.approx(kinds, rel=0.05)
-    beside = prefix_agreement(kind[:, None], (kinds,), lists, [f"sort {k}" for k in kind])
-    assert beside["lift_category"] == pytest.approx([1.0])
+    appended = prefix_agreement(kind[:, None], (kinds,), lists, [f"sort {k}" for k in kind])
+    assert appended["lift_category"] == pytest.approx([1.0])
 
 
 def test_standard_errors_match_resampled_sequences(rng):

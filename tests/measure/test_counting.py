@@ -59,9 +59,9 @@ def chance(codes, before, after, token, item):
     for level in range(codes.shape[1]):
         same = (codes[:, :level] == codes[item, :level]).all(1)  # share the tokens before
         hits = same & (codes[:, level] == codes[item, level])
-        seen, asked, own = same[after], hits[after], codes[before, 0] == token
-        spread = (asked.sum() + 3 / len(np.unique(codes[same, level]))) / (seen.sum() + 3)
-        result *= ((asked & own).sum() + 3 * spread) / ((seen & own).sum() + 3)
+        seen, matches, same_token = same[after], hits[after], codes[before, 0] == token
+        spread = (matches.sum() + 3 / len(np.unique(codes[same, level]))) / (seen.sum() + 3)
+        result *= ((matches & same_token).sum() + 3 * spread) / ((seen & same_token).sum() + 3)
     return result
 
 
@@ -86,7 +86,7 @@ def test_chances_of_sids_as_a_slow_count_finds(shop):
         assert results == pytest.approx(slowly)
 
 
-def test_sids_are_found_where_their_chances_put_them(shop):
+def test_sids_are_ranked_by_their_chances(shop):
     codes, lists = shop
     steps = np.array([pair for one in lists for pair in pairwise(one[:-2])])
     chances, gains = Chances(codes, (5, 2, 2), *steps.T), []
@@ -103,11 +103,11 @@ def test_by_token_few_beams_find_the_likeliest_and_chunks_change_nothing(monkeyp
     rng = np.random.default_rng(2)
     codes = np.stack([np.arange(64) // 16, np.arange(64) // 4 % 4, np.arange(64) % 4], 1)
     walks = Sequences.of([(rng.integers(64) + 5 * np.arange(8)) % 64 for _ in range(200)])
-    whole = counted_by_token(codes, (4, 4, 4), walks, beams=64)
-    assert whole["recall@20"] > 0.5 > 20 / 64
-    assert counted_by_token(codes, (4, 4, 4), walks, beams=20)["ndcg@5"] == pytest.approx(whole["ndcg@5"], abs=0.02)
+    complete = counted_by_token(codes, (4, 4, 4), walks, beams=64)
+    assert complete["recall@20"] > 0.5 > 20 / 64
+    assert counted_by_token(codes, (4, 4, 4), walks, beams=20)["ndcg@5"] == pytest.approx(complete["ndcg@5"], abs=0.02)
     monkeypatch.setattr("sidkit.measure.chances.AT_ONCE", 1)
-    assert counted_by_token(codes, (4, 4, 4), walks, beams=64) == whole
+    assert counted_by_token(codes, (4, 4, 4), walks, beams=64) == complete
 
 
 def test_what_no_beam_holds_is_no_hit_in_a_small_catalogue():

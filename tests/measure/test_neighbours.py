@@ -42,8 +42,8 @@ def by_loops(x, codes, k):
         share += [sum(common[j] >= level + 1 for j in near) / k for level in range(levels)]
         cut = sorted(common.values())[-k]
         sure = [j for j in others if common[j] > cut]
-        ways = list(combinations([j for j in others if common[j] == cut], k - len(sure)))
-        overlap += np.mean([len(near & {*sure, *way}) for way in ways]) / k
+        choices = list(combinations([j for j in others if common[j] == cut], k - len(sure)))
+        overlap += np.mean([len(near & {*sure, *choice}) for choice in choices]) / k
     return share / n, overlap / n
 
 
@@ -61,14 +61,14 @@ def test_a_draw_stays_within_its_error_and_chunks_change_nothing(rng, monkeypatc
 
     x, label = planted(rng, clusters=30, each=100, noise=0.4)
     codes = np.stack([label, rng.integers(0, 3, len(label))], axis=1)
-    whole = neighbour_agreement(codes, (30, 3), x.astype(np.float32), queries=len(x))
-    some = neighbour_agreement(codes, (30, 3), x.astype(np.float32), queries=400, seed=1)
-    assert (whole["queries"], whole["share_error"], some["queries"]) == (3000, [0.0, 0.0], 400)
+    complete = neighbour_agreement(codes, (30, 3), x.astype(np.float32), queries=len(x))
+    sampled = neighbour_agreement(codes, (30, 3), x.astype(np.float32), queries=400, seed=1)
+    assert (complete["queries"], complete["share_error"], sampled["queries"]) == (3000, [0.0, 0.0], 400)
     for level in range(2):
-        assert abs(some["share"][level] - whole["share"][level]) < 4 * some["share_error"][level]
-    assert abs(some["overlap"] - whole["overlap"]) < 4 * some["overlap_error"]
+        assert abs(sampled["share"][level] - complete["share"][level]) < 4 * sampled["share_error"][level]
+    assert abs(sampled["overlap"] - complete["overlap"]) < 4 * sampled["overlap_error"]
     monkeypatch.setattr(module, "CHUNK", 7)
-    assert neighbour_agreement(codes, (30, 3), ArraySource(x.astype(np.float32)), queries=400, seed=1) == some
+    assert neighbour_agreement(codes, (30, 3), ArraySource(x.astype(np.float32)), queries=400, seed=1) == sampled
 
 
 def test_planted_clusters_agree_and_shuffled_codes_do_not(rng):
@@ -77,7 +77,7 @@ def test_planted_clusters_agree_and_shuffled_codes_do_not(rng):
     assert neighbour_agreement(rng.permutation(label)[:, None], (20,), x)["lift"][0] == pytest.approx(1, abs=0.2)
 
 
-def test_groups_smaller_than_the_neighbours_asked_for_are_not_held_against_them(rng):
+def test_groups_smaller_than_the_number_of_neighbours_lower_no_score(rng):
     x, label = planted(rng, clusters=40, each=4)
     figures = neighbour_agreement(label[:, None], (40,), x)
     assert (figures["share"], figures["most"]) == (pytest.approx([0.3]), pytest.approx([0.3]))

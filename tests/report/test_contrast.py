@@ -96,7 +96,7 @@ class TestCollisionCase:
         last = collision_case(table(self.A[18:21], (5,)), table(self.B[18:21], (7, 2, 2)))
         assert (last["items"], last["rules"], last["prefixes_per_level"]) == (3, [], [3, 3, 3])
 
-    def test_a_sid_can_be_asked_for(self):
+    def test_a_sid_can_be_requested(self):
         result = collision_case(table(self.A, (5,)), table(self.B, (7, 2, 2)), sid=(2,))
         assert [branch["items"] for branch in result["branches"]] == [7, 1]
         with pytest.raises(InputError, match="two or more"):
@@ -224,7 +224,7 @@ class TestCommands:
         head, _, *rows = sidkit(*arguments, "--format", "markdown").splitlines()
         assert head.split(" | ")[1:6] == ["ICR %", "Util L1 %", "Util L2 %", "Util L3 %", "Util L4 %"]
         cells = [[cell.strip(" *") for cell in row.strip("|").split("|")] for row in rows]
-        there = [[level < own for level in range(4)] for own in (2, 3, 4)]
+        there = [[level < levels for level in range(4)] for levels in (2, 3, 4)]
         assert [[bool(cell) for cell in row[2:6]] for row in cells] == there
         assert [[bool(cell) for cell in row[6:]] for row in cells] == there
         assert cells[2][5] == f"{100 * figures[names[2]][0]['utilisation'][3]:.2f}"

@@ -48,9 +48,9 @@ def test_cases_and_pairs(template, sid, prefix):
     with pytest.raises(InputError, match=r"\[1:0\]\[2:1\] has 1 items"):
         collision_case(table("[{level}:{code}]"), merged, sid=(0, 1))
     for level, beginning in ((1, prefix), (2, sid)):
-        asked = query_case("mug", (2, 1), table(template), level, TEXTS)
-        assert (asked["sid"], asked["prefix"]) == (sid, beginning)
-        assert [branch["prefix"] for branch in asked["branches"]][:1] == ([sid] if level == 1 else [])
+        case = query_case("mug", (2, 1), table(template), level, TEXTS)
+        assert (case["sid"], case["prefix"]) == (sid, beginning)
+        assert [branch["prefix"] for branch in case["branches"]][:1] == ([sid] if level == 1 else [])
     group = contrast(merged, table(template))["groups"][0]
     assert (group["sid"], group["branches"][0]["sid"]) == ("<|sid_begin|><s_a_0><s_b_0><|sid_end|>", sid)
     contenders = [Contender("merged", merged, ()), Contender("own", table(template), ())]

@@ -91,7 +91,7 @@ class TestVerdict:
         codes = np.stack([np.arange(100) % 4, np.arange(100) // 4 % 4], axis=1)
         assert "there are fewer SIDs than items" in grades(assess(SidTable(np.arange(100), codes, (4, 4)))["verdict"])
 
-    def test_a_level_is_not_asked_for_more_codes_than_there_are_items(self):
+    def test_a_level_needs_no_more_codes_than_there_are_items(self):
         codes = np.arange(40)[:, None]
         verdict = assess(SidTable(np.arange(40), codes, (4096,)))["verdict"]
         assert verdict["grade"] == "good"
@@ -239,7 +239,7 @@ class TestFigures:
         "value, percent, text",
         [(0.5, True, "50%"), (0.0123, True, "1.2%"), (3e-8, True, "0%"), (1, True, "100%"), (12345, False, "12.3k")],
     )
-    def test_numbers_are_told_shortly(self, value, percent, text):
+    def test_numbers_are_printed_short(self, value, percent, text):
         assert number_text(value, percent) == text
 
     def test_files_are_what_they_say_and_the_same_every_time(self, tmp_path):

@@ -75,7 +75,7 @@ def test_missing_files_and_links_are_named(folder, name):
 def test_a_folder_without_digests_loads(tmp_path):
     retriever = Retriever.load(OLD, "cpu")
     assert retriever.facts["users"] == 8
-    assert [found.item for found in retriever.recommend(["p1"], k=8)]
+    assert [one.item for one in retriever.recommend(["p1"], k=8)]
     shutil.copytree(OLD, tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").write_bytes((2 << 20).to_bytes(8, "little") + b" " * (3 << 20))
     with pytest.raises(StoreError, match="header is over"):

@@ -105,9 +105,9 @@ def test_a_shop_is_read_back_as_the_same_shop(tmp_path):
 
 def test_columns_are_named_where_they_have_other_names(items, tmp_path):
     log = write(
-        tmp_path / "log.parquet", who=["u", "v"], words=["mug", "lamp"], what=["A", "C"], when=[1, 2], visit=[5, 6]
+        tmp_path / "log.parquet", who=["u", "v"], words=["mug", "lamp"], what=["A", "C"], moment=[1, 2], visit=[5, 6]
     )
-    columns = {"user": "who", "query": "words", "item": "what", "time": "when", "session": "visit"}
+    columns = {"user": "who", "query": "words", "item": "what", "time": "moment", "session": "visit"}
     _, shop = read(items, log, tmp_path / "shop", columns=columns)
     assert shop.log().select(["user", "session", "time", "query", "clicked"]).to_pylist()[0] == {
         "user": "u", "session": 5, "time": 1, "query": "mug", "clicked": ["A"],

@@ -15,7 +15,7 @@ import sidkit  # noqa: E402
 from sidkit.errors import InputError, SpecError, StoreError  # noqa: E402
 from sidkit.search.bart.shape import BartShape  # noqa: E402
 from sidkit.search.corpus import SearchData  # noqa: E402
-from sidkit.search.evaluation import Vectors, data_of, evaluate  # noqa: E402
+from sidkit.search.evaluation import AlignedVectors, data_of, evaluate  # noqa: E402
 from sidkit.search.metrics import ranks_of  # noqa: E402
 from sidkit.search.model.model import Request, SearchModel  # noqa: E402
 from sidkit.search.model.start import centroid_rows, first_weights  # noqa: E402
@@ -27,8 +27,8 @@ from sidkit.search.tokens import Tokens, train_bpe  # noqa: E402
 from sidkit.tokenizer.recipes import recipe  # noqa: E402
 from toyshop import write_vectors  # noqa: E402
 
-SHAPE = BartShape(layers=1, d_model=32, d_ff=64, heads=2, positions=64, dropout=0.1)
-PLAN = SearchPlan(SHAPE, epochs=(1, 1, 1), batch=64, learning_rate=1e-3, words=400, longest=48, beams=8)
+SHAPE = BartShape(layers=1, d_model=32, d_ff=64, heads=2, positions=192, dropout=0.1)
+PLAN = SearchPlan(SHAPE, epochs=(1, 1, 1), batch=64, learning_rate=1e-3, words=400, longest=192, beams=8)
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +92,14 @@ def _input(model, data, events, event):
     row = np.array([event])
     offsets = tokens.sids(np.zeros((1, 3), np.int32))[0]
     fields = {
-        "query": tokens.texts([corpus.queries[events.query[event]]], 24).tokens,
+        "query": tokens.texts([corpus.queries[events.query[event]]], 96).tokens,
         "query_sid": tokens.sids(corpus.query_codes[[events.query[event]]])[0],
         "user_sid": UserSids(events.clicks, corpus.item_codes, offsets, 5, 50, events.others).take(row).tokens,
-        "profile": tokens.texts([corpus.profiles[events.user[event]]], 24).tokens,
+        "profile": tokens.texts([corpus.profiles[events.user[event]]], 96).tokens,
         "history": ShortHistory(events.clicks, tokens.sids(corpus.item_codes)).take(row).tokens,
         "recent_queries": RecentQueries(events.queries, tokens.texts(corpus.queries, 24), tokens.eos).take(row).tokens,
     }
-    (task,) = model.stored.templates["personal"]
+    (task,) = model.parts.templates["personal"]
 
     def words():
         parts = [tokens.texts([value], 48).tokens if kind == "text" else fields[value] for kind, value in task.input]
@@ -250,10 +250,10 @@ def test_nearest_neighbours_join_where_vectors_are_given(run, shop):
         Source(shop.table(name)[key].combine_chunks(), rng.normal(size=(shop.rows(name), 4)).astype(np.float32))
         for name, key in (("items", "item_id"), ("queries", "query_id"))
     ]
-    ranks = evaluate(model, data_of(model, shop), Vectors(*sources)).ranks["click"]
+    ranks = evaluate(model, data_of(model, shop), AlignedVectors(*sources)).ranks["click"]
     assert list(ranks) == ["semantic IDs", "BM25", "nearest", "counting"]
     with pytest.raises(InputError, match="none of the shop's item ids"):
-        evaluate(model, data_of(model, shop), Vectors(Source(sources[1].ids, sources[1].x), sources[1]))
+        evaluate(model, data_of(model, shop), AlignedVectors(Source(sources[1].ids, sources[1].x), sources[1]))
 
 
 def test_a_model_of_another_shop_is_refused(run, tmp_path):
@@ -329,7 +329,7 @@ def test_a_model_with_vectors_of_the_history_is_saved_and_reads_them(parts, tmp_
     loaded = SearchModel.load(tmp_path / "run", "cpu")
     assert set(loaded.weights) == set(trained.weights) > {"former.queries"}
     assert all(torch.equal(loaded.weights[name], value) for name, value in trained.weights.items())
-    np.testing.assert_array_equal(loaded.stored.item_vectors, unit)
+    np.testing.assert_array_equal(loaded.parts.item_vectors, unit)
     BartForConditionalGeneration.from_pretrained(tmp_path / "run")  # knows nothing of the former
     query, history = data.corpus.queries[0], tuple(ids[3:30].to_pylist())
     long, short = loaded.ask([Request(query, history), Request(query, history[-5:])])  # the same short window

@@ -101,13 +101,14 @@ def test_a_figure_added_to_the_table_is_shown_everywhere(added, rng, tmp_path):
     assert "the answer 0.4242" in card
     assert "level's depth by level 1.5000, 2.5000" in card
 
-    found = compare(X, {"a": fitted.spec}, [0], tmp_path / "runs")
+    comparison = compare(X, {"a": fitted.spec}, [0], tmp_path / "runs")
     head = "the answer % level's depth L1 level's depth L2"
-    assert head in cells(found.markdown())
-    assert "42.42 1.500 2.500" in cells(found.markdown())
-    assert "42.42 1.500 2.500" in cells(found.latex().replace(r"\textbf{", "").replace("}", ""))
-    assert json.loads(found.json())["figures"]["a"][0]["answer"] == 0.4242
-    contenders = contenders_of(found, X, np.arange(60))
-    side_by_side = cells(compare_page(found, contenders, comparison_figures(found, contenders, "pca"), "x", []))
+    assert head in cells(comparison.markdown())
+    assert "42.42 1.500 2.500" in cells(comparison.markdown())
+    assert "42.42 1.500 2.500" in cells(comparison.latex().replace(r"\textbf{", "").replace("}", ""))
+    assert json.loads(comparison.json())["figures"]["a"][0]["answer"] == 0.4242
+    contenders = contenders_of(comparison, X, np.arange(60))
+    figures = comparison_figures(comparison, contenders, "pca")
+    side_by_side = cells(compare_page(comparison, contenders, figures, "x", []))
     assert "42.42 1.500 2.500" in side_by_side
     assert "the answer: 6 x 9 (higher is better)" in side_by_side

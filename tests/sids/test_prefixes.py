@@ -70,8 +70,8 @@ def test_tables_and_tries_agree_with_slow_counting(rng, sizes):
     for level in range(len(sizes)):
         following = {}
         for (prefix, node), code in product(children.items(), np.unique(codes[:, level]).tolist()):
-            own = range(trie.children[level][node], trie.children[level][node + 1])
-            match = [child for child in own if trie.codes[level][child] == code]
+            below = range(trie.children[level][node], trie.children[level][node + 1])
+            match = [child for child in below if trie.codes[level][child] == code]
             occupied = (codes[part, : level + 1] == (*prefix, code)).all(axis=1).any()
             assert len(match) == occupied
             following |= {(*prefix, code): child for child in match}

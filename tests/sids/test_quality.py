@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sidkit
-from sidkit.sids.quality import gini, perplexity
+from sidkit.sids.quality import gini
 
 # Six items, sizes (2, 3): SIDs (0,0) (0,0) (0,1) (1,2) (1,2) (1,2)
 CODES = np.array([[0, 0], [0, 0], [0, 1], [1, 2], [1, 2], [1, 2]])
@@ -31,7 +31,7 @@ def test_quality_by_hand():
     assert q["prefix_gini"] == pytest.approx([0.0, 2 * (1 + 4 + 9) / (3 * 6) - 4 / 3])
 
 
-def test_prefixes_that_would_share_a_number_in_a_smaller_radix_are_told_apart():
+def test_prefixes_that_would_share_a_number_in_a_smaller_radix_are_distinguished():
     q = sidkit.quality(np.array([[0, 2], [1, 0], [0, 1], [1, 1]]), (2, 3))
     assert q["distinct_sids"] == 4
     assert q["icr_per_sid"] == 1.0
@@ -56,8 +56,8 @@ def test_unused_prefixes_do_not_enter_the_gini():
 
 
 def test_perplexity_counts_the_codes_in_effective_use():
-    assert perplexity(np.array([7, 7, 7, 7, 0, 0])) == pytest.approx(4.0)
-    assert perplexity(np.array([9])) == 1.0
+    codes = np.repeat([[0, 3], [1, 3], [2, 3], [3, 3]], 7, axis=0)
+    assert sidkit.quality(codes, (6, 4))["perplexity"] == pytest.approx([4.0, 1.0])
 
 
 def test_spaces_too_large_for_63_bits_are_counted_right(rng):

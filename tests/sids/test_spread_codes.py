@@ -8,30 +8,30 @@ from sidkit.sids.spread import spread_codes
 
 def costs_of(table):
     """A cost function that also notes the rows it was called with."""
-    asked = []
+    requested = []
 
     def costs(rows):
-        asked.append(rows.tolist())
+        requested.append(rows.tolist())
         return np.asarray(table, np.float64)[rows]
 
-    return costs, asked
+    return costs, requested
 
 
 def test_four_items_worked_by_hand():
     """Items 0, 1 and 3 share (0, 2). Moving 3 to code 1 and 0 to code 0 adds 1 + 2; every other way adds more."""
     codes = [[0, 2], [0, 2], [1, 2], [0, 2]]
-    costs, asked = costs_of([[2, 9, 0], [5, 9, 0], [0, 0, 0], [9, 1, 0]])
+    costs, requested = costs_of([[2, 9, 0], [5, 9, 0], [0, 0, 0], [9, 1, 0]])
     assert spread_codes(codes, (2, 3), costs).tolist() == [[0, 0], [0, 2], [1, 2], [0, 1]]
-    assert asked == [[0, 1, 3]]
+    assert requested == [[0, 1, 3]]
 
 
 def test_prefixes_without_collisions_are_not_looked_at():
-    costs, asked = costs_of(np.zeros((3, 3)))
+    costs, requested = costs_of(np.zeros((3, 3)))
     codes = np.array([[0, 1], [0, 2], [1, 1]], np.int32)
     out = spread_codes(codes, (2, 3), costs)
     assert out.tolist() == codes.tolist()
     assert out is not codes
-    assert asked == []
+    assert requested == []
     assert spread_codes(codes[:0], (2, 3), costs).shape == (0, 2)
 
 
@@ -63,9 +63,9 @@ def test_progress_counts_the_items_that_may_move():
 def test_how_many_costs_are_in_memory_at_once_does_not_matter(rng, monkeypatch, at_once):
     codes = rng.integers(0, (6, 1), (40, 2))
     table = rng.normal(size=(40, 8))
-    whole = spread_codes(codes, (6, 8), costs_of(table)[0])
+    complete = spread_codes(codes, (6, 8), costs_of(table)[0])
     monkeypatch.setattr("sidkit.sids.spread.AT_ONCE", at_once * 8)
-    costs, asked = costs_of(table)
+    costs, requested = costs_of(table)
     if np.bincount(codes[:, 0]).max() <= max(8, at_once):
-        assert np.array_equal(spread_codes(codes, (6, 8), costs), whole)
-    assert all(len(rows) <= max(8, at_once) for rows in asked)
+        assert np.array_equal(spread_codes(codes, (6, 8), costs), complete)
+    assert all(len(rows) <= max(8, at_once) for rows in requested)

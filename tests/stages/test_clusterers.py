@@ -201,8 +201,8 @@ def test_free_directions_of_a_rotation_are_taken_from_the_one_before():
     """Two directions are decided by the data; the other two were turned by a right angle, and stay so."""
     turned = np.eye(4)
     turned[2:, 2:] = [[0.0, -1.0], [1.0, 0.0]]
-    found = procrustes(np.diag([3.0, 2.0, 0.0, 0.0]), turned, 1e-6)
-    np.testing.assert_allclose(found, turned, atol=1e-12)
+    rotation = procrustes(np.diag([3.0, 2.0, 0.0, 0.0]), turned, 1e-6)
+    np.testing.assert_allclose(rotation, turned, atol=1e-12)
 
 
 def test_the_pull_of_opq_towards_the_rotation_before_is_as_strong_as_asked(rng):
@@ -243,9 +243,9 @@ def test_small_parents_give_every_row_its_own_code_and_leave_nothing(rng):
     fitted = fit((Level(KMeans(8, "euclidean"), SUBTRACT), Level(PerParent(16), SUBTRACT)), X)
     codes = fitted.fit_codes
     for parent in np.unique(codes[:, 0]):
-        own = codes[codes[:, 0] == parent, 1]
-        assert len(own) <= 16
-        assert own.tolist() == list(range(len(own)))  # in row order
+        tokens = codes[codes[:, 0] == parent, 1]
+        assert len(tokens) <= 16
+        assert tokens.tolist() == list(range(len(tokens)))  # in row order
     x = fitted.stages[0].carry(X, codes[:, :1])
     assert not fitted.stages[1].carry(x, codes).any()
 
@@ -256,15 +256,15 @@ def test_large_parents_are_clustered_on_their_own(rng):
     r = fitted.stages[0].carry(X, fitted.fit_codes[:, :1])
     books = fitted.stages[1].clusters
     for parent in range(2):
-        own = fitted.fit_codes[:, 0] == parent
+        rows = fitted.fit_codes[:, 0] == parent
         alone = books.centroids[books.starts[parent] : books.starts[parent + 1]]
-        nearest = ((r[own][:, None] - alone[None]) ** 2).sum(axis=2).argmin(axis=1)
-        assert np.array_equal(fitted.fit_codes[own, 1], nearest)
+        nearest = ((r[rows][:, None] - alone[None]) ** 2).sum(axis=2).argmin(axis=1)
+        assert np.array_equal(fitted.fit_codes[rows, 1], nearest)
         for j in range(4):
-            np.testing.assert_allclose(alone[j], r[own][nearest == j].mean(axis=0), atol=1e-9)
+            np.testing.assert_allclose(alone[j], r[rows][nearest == j].mean(axis=0), atol=1e-9)
 
 
-def test_both_kinds_of_parent_are_told_apart(rng):
+def test_both_kinds_of_parent_are_distinguished(rng):
     X = rng.normal(size=(200, 5))
     two = (Level(KMeans(4, "euclidean"), SUBTRACT), Level(KMeans(4, "euclidean"), SUBTRACT))
     prefix = fit((*two, Level(PerParent(8), SUBTRACT)), X).stages[2].clusters

@@ -61,9 +61,9 @@ def test_the_same_seed_gives_the_same_tokens(name, X):
 
 @pytest.mark.parametrize("name", ALL)
 def test_chunks_change_no_token(name, X):
-    whole = small(name).fit(X)
+    complete = small(name).fit(X)
     chunked = small(name).fit(LocalRows(ArraySource(X), chunk=53))
-    assert np.array_equal(whole.fit_codes, chunked.fit_codes)
+    assert np.array_equal(complete.fit_codes, chunked.fit_codes)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -251,15 +251,16 @@ def test_runs_on_disk_are_not_run_again(X, tmp_path):
 
 
 def test_the_comparison_reports_means_spreads_and_ranks(X, tmp_path):
-    found = compare(
+    comparison = compare(
         X, {"a": recipe("prq-kmeans", sizes=(8, 4)), "b": recipe("pq-kmeans", sizes=(8, 4))}, [0, 1], tmp_path
     )
-    runs = [100 * run["icr_per_sid"] for run in found.figures["a"]]
-    assert found.cells("a")[0] == f"{np.mean(runs):.2f} ±{np.std(runs, ddof=1):.2f}"
-    assert [column.heading for column in found.columns()] == ["ICR %", "Util L1 %", "Util L2 %", "Gini L1", "Gini L2"]
-    better = "a" if np.mean(runs) > np.mean([100 * run["icr_per_sid"] for run in found.figures["b"]]) else "b"
-    assert found.ranks()[better][0] == 1
-    assert f"**{found.cells(better)[0]}**" in found.markdown()
-    assert r"\textbf{" in found.latex()
-    assert found.latex().count(r"\\") == 3
-    assert json.loads(found.json())["figures"]["a"][0]["items"] == 300
+    runs = [100 * run["icr_per_sid"] for run in comparison.figures["a"]]
+    assert comparison.cells("a")[0] == f"{np.mean(runs):.2f} ±{np.std(runs, ddof=1):.2f}"
+    headings = [column.heading for column in comparison.columns()]
+    assert headings == ["ICR %", "Util L1 %", "Util L2 %", "Gini L1", "Gini L2"]
+    better = "a" if np.mean(runs) > np.mean([100 * run["icr_per_sid"] for run in comparison.figures["b"]]) else "b"
+    assert comparison.ranks()[better][0] == 1
+    assert f"**{comparison.cells(better)[0]}**" in comparison.markdown()
+    assert r"\textbf{" in comparison.latex()
+    assert comparison.latex().count(r"\\") == 3
+    assert json.loads(comparison.json())["figures"]["a"][0]["items"] == 300

@@ -1,8 +1,5 @@
 """A fit that is killed and called again ends as if it had never stopped."""
 
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,6 +13,7 @@ from sidkit.stages.cluster import GMM, Balanced
 from sidkit.stages.level import SUBTRACT, Level
 from sidkit.tokenizer.recipes import recipe
 from sidkit.tokenizer.tokenizer import Tokenizer
+from warm import COMMAND, Warm
 
 SPECS = {
     "prq-kmeans": recipe("prq-kmeans", sizes=(8, 4), iterations=6),
@@ -50,7 +48,7 @@ def always_due(monkeypatch):
 @pytest.mark.parametrize("name", SPECS)
 def test_a_fit_stopped_at_any_pass_resumes_to_the_same_bits(name, rng, tmp_path, always_due):
     X = rng.normal(size=(200, 8)).astype(np.float32)
-    whole = SPECS[name].fit(X, seed=2)
+    complete = SPECS[name].fit(X, seed=2)
     for passes in (1, 3, 5, 8):
         folder = tmp_path / str(passes)
         try:
@@ -58,10 +56,10 @@ def test_a_fit_stopped_at_any_pass_resumes_to_the_same_bits(name, rng, tmp_path,
         except Stop:
             assert any(folder.iterdir())
         again = SPECS[name].fit(X, seed=2, checkpoint=folder)
-        for ours, theirs in zip(again.stages, whole.stages, strict=True):
+        for ours, theirs in zip(again.stages, complete.stages, strict=True):
             for key, array in theirs.arrays.items():
                 assert np.array_equal(ours.arrays[key], array), key
-        assert np.array_equal(again.fit_codes, whole.fit_codes)
+        assert np.array_equal(again.fit_codes, complete.fit_codes)
 
 
 def test_finished_levels_are_not_fitted_again(rng, tmp_path, always_due):
@@ -80,49 +78,59 @@ def test_the_checkpoint_of_another_fit_is_refused(change, rng, tmp_path):
         spec.fit(X + (change == "data"), checkpoint=tmp_path / "c", **other)
 
 
-def test_kill_9_at_random_moments_changes_nothing(rng, tmp_path):
-    """Real processes, killed while they fit, write checkpoints or save; then resumed to the end."""
-    np.save(tmp_path / "x.npy", rng.normal(size=(3000, 16)).astype(np.float32))
-    fit = [sys.executable, "-m", "sidkit", "fit", str(tmp_path / "x.npy"), "--sizes", "64-64-64", "--iterations", "8"]
-    subprocess.run([*fit, "-o", str(tmp_path / "whole")], check=True, capture_output=True)
+PRELUDE = """
+import pyarrow.parquet, sidkit.cli, sidkit.data.embeddings, sidkit.sids.table, sidkit.tokenizer.recipes
+import sidkit.tokenizer.windows
+from sidkit.files.checkpoint import Checkpoint
+sidkit.tokenizer.windows.WINDOW = 500  # so that many are written
+Checkpoint.due = lambda self: True     # a state after every pass
+"""
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    with Warm(PRELUDE, tmp_path_factory.mktemp("warm")) as warm:
+        yield warm
+
+
+def killed_runs(warm, rng, runs, *command):
+    """How many runs of a command that resumes were killed, at moments spread over the time that one takes."""
     start = time.perf_counter()
-    subprocess.run([*fit, "-o", str(tmp_path / "timed")], check=True, capture_output=True)
+    warm.run(COMMAND, *command, "--resume")
     usual = time.perf_counter() - start
     killed = 0
-    for _ in range(20):
-        process = subprocess.Popen([*fit, "-o", str(tmp_path / "tok"), "--resume"], stdout=subprocess.DEVNULL)
-        time.sleep(float(rng.uniform(0.3, 1.0)) * usual)
-        process.send_signal(signal.SIGKILL)
-        killed += process.wait() == -signal.SIGKILL
-    assert killed >= 5
-    subprocess.run([*fit, "-o", str(tmp_path / "tok"), "--resume"], check=True, capture_output=True)
+    for moment in rng.permutation(runs):
+        child = warm.start(COMMAND, *command, "--resume")
+        time.sleep(float(moment + rng.uniform()) / runs * usual)
+        killed += child.kill()
+    return killed
+
+
+def test_kill_9_at_random_moments_changes_nothing(rng, tmp_path, warm):
+    """Real processes, killed while they fit, write checkpoints or save; then resumed to the end."""
+    np.save(tmp_path / "x.npy", rng.normal(size=(3000, 16)).astype(np.float32))
+    fit = ["fit", tmp_path / "x.npy", "--sizes", "64-64-64", "--iterations", "8"]
+    warm.run(COMMAND, *fit, "-o", tmp_path / "whole")
+    assert killed_runs(warm, rng, 12, *fit, "-o", tmp_path / "tok") >= 5
+    warm.run(COMMAND, *fit, "-o", tmp_path / "tok", "--resume")
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "tok" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert not (tmp_path / "tok.unfinished").exists()
 
 
-ENCODE = "import sys, sidkit.tokenizer.windows, sidkit.cli; sidkit.tokenizer.windows.WINDOW = 500; sidkit.cli.main()"
-
-
-def test_kill_9_at_random_moments_of_an_encoding_changes_nothing(rng, tmp_path):
+def test_kill_9_at_random_moments_of_an_encoding_changes_nothing(rng, tmp_path, warm):
     """The same for encoding, with small windows so that many of them are written."""
-    np.save(tmp_path / "x.npy", rng.normal(size=(40_000, 16)).astype(np.float32))
-    np.save(tmp_path / "some.npy", rng.normal(size=(3000, 16)).astype(np.float32))
-    sidkit.prq_kmeans(sizes=(32, 32, 32), iterations=2).fit(tmp_path / "some.npy").save(tmp_path / "tok")
-    encode = [sys.executable, "-c", ENCODE, "encode", str(tmp_path / "tok"), str(tmp_path / "x.npy")]
-    start = time.perf_counter()
-    subprocess.run([*encode, "-o", str(tmp_path / "whole.parquet")], check=True, capture_output=True)
-    usual = time.perf_counter() - start
-    killed, resumed = 0, 0
-    for _ in range(20):
-        process = subprocess.Popen([*encode, "-o", str(tmp_path / "out.parquet"), "--resume"], stdout=-3, stderr=-3)
-        time.sleep(float(rng.uniform(0.3, 1.0)) * usual)
-        process.send_signal(signal.SIGKILL)
-        killed += process.wait() == -signal.SIGKILL
-        resumed += (tmp_path / "out.parquet.unfinished").exists()
-    assert killed >= 5
-    assert resumed
-    subprocess.run([*encode, "-o", str(tmp_path / "out.parquet"), "--resume"], check=True, capture_output=True)
+    np.save(tmp_path / "x.npy", rng.normal(size=(20_000, 16)).astype(np.float32))
+    sample = rng.normal(size=(3000, 16)).astype(np.float32)
+    sidkit.prq_kmeans(sizes=(32, 32, 32), iterations=2).fit(sample).save(tmp_path / "tok")
+    encode = ["encode", tmp_path / "tok", tmp_path / "x.npy"]
+    warm.run(COMMAND, *encode, "-o", tmp_path / "whole.parquet")
+    assert killed_runs(warm, rng, 12, *encode, "-o", tmp_path / "out.parquet") >= 5
+    child = warm.start(COMMAND, *encode, "-o", tmp_path / "out.parquet", "--resume")
+    child.until((tmp_path / "out.parquet.unfinished" / "rows-500").exists)
+    assert child.kill()
+    assert (tmp_path / "out.parquet.unfinished").exists()
+    warm.run(COMMAND, *encode, "-o", tmp_path / "out.parquet", "--resume")
     assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert not (tmp_path / "out.parquet.unfinished").exists()
 
@@ -131,13 +139,13 @@ def test_windows_that_were_encoded_are_not_encoded_again(rng, tmp_path, monkeypa
     X = rng.normal(size=(1000, 8)).astype(np.float32)
     fitted = sidkit.prq_kmeans(sizes=(8, 4), iterations=2).fit(X)
     monkeypatch.setattr(sidkit.tokenizer.windows, "WINDOW", 300)
-    whole = fitted.encode(X, checkpoint=tmp_path / "c")
-    assert np.array_equal(whole, fitted.encode(X))
+    complete = fitted.encode(X, checkpoint=tmp_path / "c")
+    assert np.array_equal(complete, fitted.encode(X))
     (tmp_path / "c" / "rows-300").rename(tmp_path / "gone")
     seen = []
-    monkeypatch.setattr(type(fitted.chain), "tokens", lambda self, x, codes: seen.append(len(x)) or whole[300:600])
+    monkeypatch.setattr(type(fitted.chain), "tokens", lambda self, x, codes: seen.append(len(x)) or complete[300:600])
     ran = {}
-    assert np.array_equal(fitted.encode(X, checkpoint=tmp_path / "c", ran=ran), whole)
+    assert np.array_equal(fitted.encode(X, checkpoint=tmp_path / "c", ran=ran), complete)
     assert (seen, ran["device"]) == ([300], "cpu")
     fitted.encode(X, checkpoint=tmp_path / "c", ran=(nothing := {}))
     assert nothing == {}

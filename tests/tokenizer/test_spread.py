@@ -48,8 +48,8 @@ def slow(fitted, X, codes):
         if distinct(codes[rows]) == len(rows):
             continue
         cost = [[distance_of(fitted, x[row].astype(np.float64), code) for code in range(size)] for row in rows]
-        ways = product(range(size), repeat=len(rows))
-        best = min(ways, key=lambda way: (-len(set(way)), sum(cost[i][code] for i, code in enumerate(way))))
+        choices = product(range(size), repeat=len(rows))
+        best = min(choices, key=lambda choice: (-len(set(choice)), sum(cost[i][code] for i, code in enumerate(choice))))
         out[rows, -1] = best
     return out
 
@@ -68,7 +68,7 @@ def test_spreading_is_the_best_of_all_ways(name, seed):
 
 
 def few(codes):
-    """At most seven rows of each prefix: 5^7 ways."""
+    """At most seven rows of each prefix: 5^7 choices."""
     parents = np.unique(codes[:, :-1], axis=0, return_inverse=True)[1].ravel()
     return [np.flatnonzero(parents == parent)[:7] for parent in range(parents.max() + 1)]
 
@@ -134,10 +134,10 @@ def test_items_beyond_the_codes_keep_what_they_had(rng):
 def test_how_much_is_held_at_once_does_not_matter(rng, monkeypatch):
     X = rng.normal(size=(300, 6)).astype(np.float32)
     fitted = sidkit.prq_kmeans((6, 6, 32)).fit(X)
-    whole = fitted.encode(X, spread=True)
+    complete = fitted.encode(X, spread=True)
     monkeypatch.setattr(spreading, "AT_ONCE", 32 * 32)
-    assert np.unique(whole[:, :2], axis=0, return_counts=True)[1].max() <= 32
-    assert np.array_equal(fitted.encode(X, spread=True), whole)
+    assert np.unique(complete[:, :2], axis=0, return_counts=True)[1].max() <= 32
+    assert np.array_equal(fitted.encode(X, spread=True), complete)
 
 
 def test_a_prefix_too_large_to_be_held_still_uses_all_codes(rng, monkeypatch):
@@ -148,7 +148,7 @@ def test_a_prefix_too_large_to_be_held_still_uses_all_codes(rng, monkeypatch):
     assert distinct(fitted.encode(X, spread=True)) == 24
 
 
-def test_an_interrupted_encoding_goes_on_and_is_spread(rng, tmp_path):
+def test_an_interrupted_encoding_resumes_and_is_spread(rng, tmp_path):
     X = rng.normal(size=(200, 6)).astype(np.float32)
     fitted = sidkit.prq_kmeans((4, 4, 8)).fit(X)
     parted = fitted.encode(X, spread=True)

@@ -48,12 +48,12 @@ def test_encoding_gives_the_tokens_of_the_fit(rng, make, dtype):
 @pytest.mark.parametrize("make", RECIPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_chunk_size_changes_no_token(rng, make, dtype):
-    X = rng.normal(size=(5000, 12)).astype(dtype)
-    whole = make(sizes=(32, 16, 4), iterations=8).fit(X, seed=1)
-    for chunk in (97, 1024, 4999):
-        parts = make(sizes=(32, 16, 4), iterations=8).fit(rows_in_chunks(X, chunk), seed=1)
-        assert np.array_equal(parts.fit_codes, whole.fit_codes)
-        for a, b in zip(parts.codebooks, whole.codebooks, strict=True):
+    X = rng.normal(size=(900, 12)).astype(dtype)
+    complete = make(sizes=(32, 16, 4), iterations=6).fit(X, seed=1)
+    for chunk in (97, 512, 899):
+        parts = make(sizes=(32, 16, 4), iterations=6).fit(rows_in_chunks(X, chunk), seed=1)
+        assert np.array_equal(parts.fit_codes, complete.fit_codes)
+        for a, b in zip(parts.codebooks, complete.codebooks, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
@@ -64,9 +64,9 @@ def test_thread_count_changes_no_token(tmp_path):
 
     script = (
         "import numpy as np, sidkit;"
-        "X = np.random.default_rng(0).normal(size=(6000, 24)).astype('f4');"
-        "f = sidkit.prq_kmeans((64, 32), top_k=3).fit(X);"
-        "print(f.fit_codes.tobytes().hex())"
+        "X = np.random.default_rng(0).normal(size=(6000, 24));"
+        "fits = [sidkit.prq_kmeans((64, 32), top_k=3).fit(X.astype(dtype)) for dtype in ('f4', 'f8')];"
+        "print([fitted.fit_codes.tobytes().hex() for fitted in fits])"
     )
     outputs = set()
     for threads in ("1", "2"):
@@ -355,11 +355,11 @@ def test_a_tokenizer_is_a_value():
 def test_a_vector_keeps_its_sid_in_any_company(rng):
     X = rng.normal(size=(20_000, 37)).astype(np.float32)
     fitted = sidkit.prq_kmeans((300, 100, 50), iterations=2).fit(X)
-    whole = fitted.encode(X)
+    complete = fitted.encode(X)
     for n in (1, 7, 256, 4096):
         parts = [fitted.encode(X[i : i + n]) for i in range(0, min(len(X), 300 * n), n)]
         parts = np.concatenate(parts)
-        assert np.array_equal(parts, whole[: len(parts)])
+        assert np.array_equal(parts, complete[: len(parts)])
 
 
 def test_no_centroid_starts_empty_while_the_draw_holds_different_rows(rng):
@@ -393,7 +393,7 @@ def test_most_rows_being_copies_leaves_no_codes_unused(rng):
         assert len(np.unique(codes)) > 60
 
 
-def test_unfinished_work_on_other_rows_is_not_gone_on_with(rng, tmp_path):
+def test_unfinished_work_on_other_rows_does_not_resume(rng, tmp_path):
     X = rng.normal(size=(3000, 6)).astype(np.float32)
     Y = X.copy()
     Y[[776, 777, 778, 779]] *= -1  # some that no fingerprint of a sample sees

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import SpecError
@@ -74,6 +74,7 @@ class Advice:
     candidates: Sequence[Candidate]
     chosen: Candidate | None
     pairs: int = 0  # pairs of fits behind the intervals
+    others: Mapping[str, int] = field(default_factory=dict)  # role -> its rows, of those fitted with the items
 
     @property
     def drifts(self) -> bool:

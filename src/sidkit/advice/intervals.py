@@ -35,14 +35,17 @@ class Trial:
         return len(self.fillings) == 2
 
 
-def predicted(trials: Sequence[Trial], n: int, counted: int) -> list[Candidate]:
-    """Candidates for n items, of which `counted` were counted; intervals widen as pairs of fits differ."""
+def predicted(trials: Sequence[Trial], rows: int, growth: float) -> list[Candidate]:
+    """Candidates where a full fit is on `rows` rows; intervals widen as pairs of fits differ.
+
+    growth: items / items counted
+    """
     std, quantile = _std_of_fits(trials), _quantile(PRIOR + pairs_of(trials))
-    return [_candidate(trial, n, n / counted, std, quantile) for trial in trials]
+    return [_candidate(trial, rows, growth, std, quantile) for trial in trials]
 
 
-def _candidate(trial: Trial, n: int, growth: float, std: Filling, quantile: float) -> Candidate:
-    exact, drifts = trial.fitted_on == n, False
+def _candidate(trial: Trial, rows: int, growth: float, std: Filling, quantile: float) -> Candidate:
+    exact, drifts = trial.fitted_on == rows, False
     figures: dict[str, float] = {}
     for name in Filling._fields:
         laws = np.array(
@@ -51,7 +54,7 @@ def _candidate(trial: Trial, n: int, growth: float, std: Filling, quantile: floa
         middle, apart = float(laws.mean()), float(np.abs(laws[:, 0] - laws[:, 1]).mean())
         sampling = growth * _sampling_variance(name, middle, trial.distinct)
         half = quantile * (getattr(std, name) ** 2 + sampling) ** 0.5 + apart / 2
-        shift, further = _drift(name, laws.mean(axis=1), n / trial.fitted_on)
+        shift, further = _drift(name, laws.mean(axis=1), rows / trial.fitted_on)
         drifts |= shift != 0
         low, high = middle + shift - half + min(further, 0.0), middle + shift + half + max(further, 0.0)
         for end, value in (("", middle + shift), ("_low", low), ("_high", high)):

@@ -98,7 +98,9 @@ def advice_page(advice: Advice, name: str, command: str) -> str:
         ("candidates", "Candidates", section("candidates", "Candidates", look_for(TABLE) + table(head, rows))),
     ]
     counted = "all of them" if advice.counted == advice.items else f"{advice.counted:,} of them"
-    return page(name, "Advice on codebook sizes", f"{advice.items:,} items; SIDs counted for {counted}", sections)
+    others = "".join(f", fitted with {count:,} {role}" for role, count in advice.others.items())
+    subtitle = f"{advice.items:,} items{others}; SIDs counted for {counted}"
+    return page(name, "Advice on codebook sizes", subtitle, sections)
 
 
 def _verdict(advice: Advice) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.inputs import as_source
+from ..data.joint import Joint, items_of
 from ..errors import InputError, SpecError
 from ..progress import Progress, Silent
 from ..rows.checks import require_good_rows
@@ -42,7 +43,7 @@ def advise(
     progress: Progress | None = None,
     rows_per_code: int = ROWS_PER_CODE,
 ) -> Advice:
-    """Which sizes meet a target with all rows of X.
+    """Which sizes meet a target with all rows of X. Of a `Joint`, all rows are fitted and items alone are counted.
 
     make     sizes -> the tokenizer to fit, such as `sidkit.prq_kmeans`
     sizes    the candidates; by default levels of 16, 32, 64 ... codewords each, until the target is met
@@ -57,7 +58,9 @@ def advise(
     """
     report = progress or Silent()
     source = as_source(X)
-    if source.shape[0] < 2:
+    items = items_of(source)
+    n = items.shape[0]
+    if n < 2:
         raise InputError("there are too few rows to advise on")
     if sizes is not None and not sizes:
         raise SpecError("there are no sizes to try")
@@ -65,60 +68,67 @@ def advise(
         raise SpecError(f"cannot fit on {sample} rows and count {count}; give at least 2 of each")
     report.start("check", source.shape[0])
     require_good_rows(source, report)
-    pool = _Pool(source, min(count, source.shape[0]), seed, device, report, rows_per_code)
+    pool = _Pool(source, min(count, n), seed, device, report, rows_per_code)
     trials: list[Trial] = []
     for tried in pool.grid(levels) if sizes is None else sizes:
         trials += pool.try_sizes(make, tried, sample, prefixes=sizes is None)
-        candidates = predicted(trials, source.shape[0], pool.size)
+        candidates = predicted(trials, source.shape[0], n / pool.size)
         if sizes is None and candidates[-1].meets(target) == "yes":
             break
     chosen = choose(candidates, target)
-    return Advice(source.shape[0], len(pool.rows), target, candidates, chosen, pairs_of(trials))
+    members = source.members if isinstance(source, Joint) else []
+    others = {role: member.shape[0] for role, member in members if member is not items}
+    return Advice(n, pool.size, target, candidates, chosen, pairs_of(trials), others)
 
 
 @dataclass
 class _Pool:
-    """The rows that are counted; samples are taken from a random order of them."""
+    """The items that are counted, and the same share of other roles; samples are taken from a random order of all."""
 
     source: Source
-    size: int
+    size: int  # items that are counted
     seed: int
     device: str
     report: Progress
     rows_per_code: int
+    n: int = field(init=False)  # all items
     rows: NDArray[Any] = field(init=False)
+    items: slice = field(init=False)  # those of the rows that are items
     order: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        n, rng = self.source.shape[0], np.random.default_rng(self.seed)
-        if self.size == n:
-            self.rows = np.concatenate(list(self.source.chunks(CHUNK)))
-        else:
-            self.rows = self.source.take(np.sort(rng.choice(n, self.size, replace=False)))
-        self.order = rng.permutation(self.size)
+        rng, items = np.random.default_rng(self.seed), items_of(self.source)
+        self.n = items.shape[0]
+        parts: list[NDArray[Any]] = []
+        for member in self.source.sources if isinstance(self.source, Joint) else [items]:
+            if member is items:
+                first = sum(len(part) for part in parts)
+                self.items = slice(first, first + self.size)
+            parts.append(_drawn(member, round(member.shape[0] * self.size / self.n), rng))
+        self.rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self.order = rng.permutation(len(self.rows))
 
     def grid(self, levels: int) -> Iterator[Sizes]:
         """Equal sizes in powers of two, from about one SID per item up to what the rows can fit."""
         if levels < 1:
             raise SpecError(f"an item needs at least one token, not {levels}")
-        n = self.source.shape[0]
-        most = min(LARGEST, n // 4 if self.size == n else self.size // self.rows_per_code)
-        size = 2 ** max(4, int(np.log2(n) / levels))
+        rows = len(self.rows)
+        most = min(LARGEST, rows // 4 if self.size == self.n else rows // self.rows_per_code)
+        size = 2 ** max(4, int(np.log2(self.n) / levels))
         if size > most:
-            raise InputError(
-                f"{self.size:,} rows are too few to try codebooks of {size}; name what to try with --sizes"
-            )
+            raise InputError(f"{rows:,} rows are too few to try codebooks of {size}; name what to try with --sizes")
         while size <= most:
             yield (size,) * levels
             size *= 2
 
     def try_sizes(self, make: Make, sizes: Sizes, sample: int, prefixes: bool) -> list[Trial]:
         """Fit the sizes. Where the recipe is nested, the first tokens, two and more, are trials as well."""
-        tokenizer, n = make(sizes), self.source.shape[0]
-        rows = min(max(sample, self.rows_per_code * max(sizes)), self.size)
+        tokenizer = make(sizes)
+        rows = min(max(sample, self.rows_per_code * max(sizes)), len(self.rows))
         bar = _Bar(self.report, "-".join(map(str, sizes)), 40 * len(sizes) * rows + 2 * self.size)
-        if rows == n:
-            codes = [tokenizer.fit(self.rows, seed=self.seed, device=self.device, progress=bar).fit_codes]
+        if rows == self.source.shape[0]:
+            fitted = tokenizer.fit(self.rows, seed=self.seed, device=self.device, progress=bar)
+            codes = [np.asarray(fitted.fit_codes)[self.items]]
         else:
             other = rows // 2 if rows // 2 >= max(sizes) else rows
             samples = (self.order[:rows], self.order[-other:])
@@ -128,13 +138,21 @@ class _Pool:
 
     def _encoded(self, tokenizer: Tokenizer, part: NDArray[np.int64], seed: int, bar: Progress) -> NDArray[np.int32]:
         fitted = tokenizer.fit(self.rows[part], seed=seed, device=self.device, progress=bar)
-        return fitted.encode(self.rows, device=self.device, progress=bar)
+        return fitted.encode(self.rows[self.items], device=self.device, progress=bar)
 
     def _counted(self, sizes: Sizes, rows: int, codes: Sequence[Any], independent: bool) -> Trial:
         numbers = [prefix_numbers(of_fit[:, : len(sizes)], sizes)[-1] for of_fit in codes]
         counts = [np.unique(number, return_counts=True)[1] for number in numbers]
-        fillings = [filling(of_fit, self.source.shape[0], self.seed) for of_fit in counts]
+        fillings = [filling(of_fit, self.n, self.seed) for of_fit in counts]
         return Trial(sizes, rows, fillings, len(counts[0]), independent)
+
+
+def _drawn(source: Source, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    """A random sample of the rows, in their order."""
+    n = source.shape[0]
+    if count == n:
+        return np.concatenate(list(source.chunks(CHUNK)))
+    return source.take(np.sort(rng.choice(n, count, replace=False)))
 
 
 @dataclass

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import SpecError
-from .inputs import open_source
-from .options import BadRows, BadRowsOption, Column, Device, Embeddings, IdColumn, Json, Recipe, RecipeOptions
+from .columns import ColumnNotes
+from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
+from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Recipe, RecipeOptions
 from .outputs import require_file
 from .parsing import read_options, read_sizes, require_seed, tokenizer_of
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def advise(
-    embeddings: Embeddings,
+    embeddings: JointEmbeddings,
     icr: Annotated[
         float | None, typer.Option("--icr", help="Least SIDs with one item / distinct SIDs [default: 0.95]")
     ] = None,
@@ -35,6 +36,9 @@ def advise(
     sample: Annotated[int, typer.Option("--sample", help="Rows to fit on; large codebooks get more")] = 20_000,
     count: Annotated[int, typer.Option("--count", help="Rows whose SIDs are counted")] = 200_000,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the samples and of the fits")] = 0,
+    queries: Queries = None,
+    roles: Roles = None,
+    repeats: Repeats = None,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -44,7 +48,8 @@ def advise(
     """sidkit advise items.parquet --icr 0.9 -o advice.html
 
     Which codebook sizes to take. Candidates are fitted on a sample, and their collisions are counted and extrapolated
-    to all items. The last line is a command that fits the smallest sizes that are expected to meet the target.
+    to all items. The last line is a command that fits the smallest sizes that are expected to meet the target. Queries
+    can be fitted with the items, as in `sidkit fit`; collisions of items alone are counted.
     """
     from ..advice.candidates import Target
     from ..advice.sweep import advise as sweep
@@ -57,15 +62,16 @@ def advise(
     if icr is None and sids_per_item is None and largest_bucket is None:
         icr = 0.95
     require_seed(seed)
+    files, notes = joint_roles(embeddings, queries, roles, repeats), ColumnNotes()
     target = Target(icr, sids_per_item, largest_bucket)
     candidates = [read for text in sizes or [] if (read := read_sizes(text)) is not None]
     if output is not None:
         if output.suffix not in (".html", ".svg", ".json"):
             raise SpecError(f"cannot write {output}; the trade-off is written as .html, .svg or .json")
-        require_file(output, embeddings)
+        require_file(output, *files.values())
     tokenizer_of(recipe, named | {"sizes": candidates[0] if candidates else (16,) * levels})  # errors come first
     with Terminal() as progress:
-        source = open_source(embeddings, id_column, column, bad_rows, output or Path("advice"), progress)
+        source = open_joint(files, repeats, id_column, column, bad_rows, output or Path("advice"), progress, notes)
         advice = sweep(
             source, target, lambda sizes: tokenizer_of(recipe, named | {"sizes": sizes}), candidates or None,
             levels, sample, count, seed, device, progress,
@@ -73,21 +79,25 @@ def advise(
     command = ""
     if advice.chosen is not None:
         chosen = "-".join(map(str, advice.chosen.sizes))
-        more = {"--recipe": recipe if recipe != "prq-kmeans" else None, "--id-column": id_column, "--column": column}
+        more = {"--queries": queries, "--roles": roles, "--repeats": repeats}
+        more |= {"--recipe": recipe if recipe != "prq-kmeans" else None, "--id-column": id_column, "--column": column}
         more |= {"--seed": str(seed) if seed else None, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
-        command = command_line("fit", embeddings, "-o", "tok/", "--sizes", chosen, options=more, settings=option)
-    _show(advice, embeddings, command, output, as_json)
+        command = command_line("fit", *embeddings, "-o", "tok/", "--sizes", chosen, options=more, settings=option)
+    _show(advice, files["items"], command, output, as_json, notes)
 
 
-def _show(advice: "Advice", embeddings: str, command: str, output: Path | None, as_json: bool) -> None:
+def _show(
+    advice: "Advice", embeddings: str, command: str, output: Path | None, as_json: bool, notes: ColumnNotes
+) -> None:
     """Write the trade-off, if asked for, and print it."""
     from .print_advice import print_advice
 
     if output is not None:
         _write(output, advice, embeddings, command)
     if as_json:
-        print(json.dumps(advice.as_dict() | {"command": command}))
+        print(json.dumps(advice.as_dict() | {"command": command} | notes.field()))
         return
+    notes.print()
     print_advice(advice, command)
     if output is not None:
         print(f"wrote {output}")

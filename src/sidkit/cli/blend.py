@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes, visits_from
 from .inputs import open_source
 from .options import (
     BadRows,
     BadRowsOption,
     Column,
     Embeddings,
+    FileOrder,
     IdColumn,
+    ItemColumn,
     Json,
     ParquetOutput,
     SequenceColumn,
     SequencesOption,
+    TimeColumn,
+    UserColumn,
 )
 from .outputs import require_file, require_parquet
 
@@ -46,6 +51,10 @@ def blend(
         typer.Option("--like", help="A blended file whose co-occurrence vectors are used; items it lacks get zeros"),
     ] = None,
     sequence_column: SequenceColumn = None,
+    item_column: ItemColumn = None,
+    user_column: UserColumn = None,
+    time_column: TimeColumn = None,
+    file_order: FileOrder = False,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -59,7 +68,8 @@ def blend(
 
     sidkit blend new.parquet --like blended.parquet -o more.parquet
     """
-    from ..data.sequences import read_sequences
+    from ..data.sequence_columns import SequenceColumns
+    from ..data.source import chosen_columns, id_name_of
     from ..embed.co_occurrence import blend_file, co_occurrence, require_weight, vectors_of
     from ..rows.checks import require_good_rows
     from .terminal import Terminal
@@ -71,22 +81,26 @@ def blend(
     require_parquet(output)
     require_file(output, embeddings, sequences, like)
     require_weight(weight)
+    named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    notes = ColumnNotes()
     with Terminal() as progress:
         source = open_source(embeddings, id_column, column, bad_rows, output, progress)
+        notes.add("embeddings", embeddings, chosen_columns(source))
         require_good_rows(source, progress)
         if sequences is None:
             vectors, facts = vectors_of(str(like), source.ids, source.shape[1])
             written = blend_file(source, vectors, 1.0, output, facts, progress)
         else:
-            known = read_sequences(sequences, source.ids, sequence_column)
+            known = visits_from(sequences, source.ids, named, notes, id_name_of(source))
             counted = known.known() if everything else known.known().training()
             vectors = co_occurrence(counted, len(source.ids), dimensions, window, progress)
             facts = {"weight": weight, "window": window, "everything": everything}
             written = blend_file(source, vectors, weight, output, facts, progress)
             written |= {"sequences": len(known), "items_unknown": known.unknown_items}
     if as_json:
-        print(json.dumps({"output": str(output), **written}))
+        print(json.dumps({"output": str(output), **written, **notes.field()}))
         return
+    notes.print()
     _print(written, output, like is not None)
 
 

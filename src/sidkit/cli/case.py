@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError
+from .columns import ColumnNotes, id_column_in, vectors_from
 from .inputs import texts_for
-from .options import Form, Items, Json, Location, TextColumn, location
+from .options import Column, Form, IdColumn, Items, Json, Location, TextColumn, location
 from .parsing import require_choice
 
 
@@ -23,6 +24,7 @@ def collisions(
     sid: Annotated[
         str | None, typer.Option("--sid", help="SID of the first table to follow [default: chosen by a rule]")
     ] = None,
+    id_column: IdColumn = None,
     form: Form = "table",
     as_json: Json = False,
 ) -> None:
@@ -41,7 +43,8 @@ def collisions(
     from ..sids.template import read_sid
 
     a, b = SidTable.from_parquet(first), SidTable.from_parquet(second)
-    texts = texts_for(items, text, a.ids) if items else None
+    notes = ColumnNotes()
+    texts = texts_for(items, text, a.ids, id_column, notes, a.origin.id_column) if items else None
     codes = read_sid(sid, a.template) if sid is not None else None
     if codes is not None and len(codes) != len(a.sizes):
         example = a.template.write(a.codes[0].tolist()) if len(a) else a.template.example()
@@ -59,7 +62,8 @@ def collisions(
     ]
     if sid is None:
         lines.append(f"the largest of {case['groups']:,} with: {'; '.join(case['rules']) or 'a shared SID'}")
-    _print(form, as_json, case, ["branch", "L2", "SID", "items", "keywords"], rows, lines)
+    head = ["branch", "L2", "SID", "items", "keywords"]
+    _print(form, as_json, case | notes.field(), head, rows, lines, notes)
     if form == "table" and not as_json:
         _print_texts(case["branches"], branch)
 
@@ -74,6 +78,8 @@ def query(
     level: Annotated[int, typer.Option("--level", help="Tokens of the query's SID that make the prefix")] = 2,
     items: Items = None,
     text: TextColumn = "title",
+    id_column: IdColumn = None,
+    column: Column = None,
     form: Form = "table",
     as_json: Json = False,
 ) -> None:
@@ -88,7 +94,7 @@ def query(
 
     sidkit fit embeddings.parquet -o tok-b/ -r rq-kmeans
     """
-    from ..data.embeddings import open_embeddings
+    from ..data.source import id_name_of
     from ..embed import beside
     from ..embed import load as load_encoder
     from ..report.cases import query_case
@@ -96,22 +102,26 @@ def query(
     from ..tokenizer.tokenizer import load
     from .terminal import Terminal
 
-    source = open_embeddings(embeddings)
+    notes = ColumnNotes()
+    source = vectors_from(embeddings, id_column, column, notes, items)
     vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
     if not vector.any():
         raise InputError(f"the items' encoder knows nothing of {query!r}; try other words")
     if vector.shape[1] != source.shape[1]:
         raise InputError(f"the encoder makes {vector.shape[1]} dimensions, but {embeddings} has {source.shape[1]}")
-    texts = texts_for(items, text, source.ids) if items else None
+    of_items = id_column_in(id_column, items, embeddings) if items else None
+    texts = texts_for(items, text, source.ids, of_items, notes, id_name_of(source)) if items else None
     cases = {}
     with Terminal() as progress:
         for path in tokenizers:
             fitted = load(path)
             table = SidTable(source.ids, fitted.encode(source, progress=progress), fitted.sizes)
             cases[path.name] = query_case(query, fitted.encode(vector)[0].tolist(), table, level, texts)
+    cases = {name: case | notes.field() for name, case in cases.items()}
     head = ["tokenizer", "prefix", f"items under L{level} prefix", "distinct next tokens", "keywords"]
     rows = [[name, *_query_cells(case)] for name, case in cases.items()]
-    _print(form, as_json, cases, head, rows, [f"the prefix of {query!r}, by its first {level} tokens"])
+    lines = [f"the prefix of {query!r}, by its first {level} tokens"]
+    _print(form, as_json, cases, head, rows, lines, notes)
     if form == "table" and not as_json:
         _print_matches(cases)
 
@@ -130,14 +140,24 @@ def _letters(branches: Sequence[Mapping[str, Any]], depth: int) -> list[str]:
     return [seen[tuple(branch["codes"][:depth])] for branch in branches]
 
 
-def _print(form: str, as_json: bool, facts: Any, head: list[str], rows: list[list[str]], lines: Sequence[str]) -> None:
+def _print(
+    form: str,
+    as_json: bool,
+    facts: Mapping[str, Any],
+    head: list[str],
+    rows: list[list[str]],
+    lines: Sequence[str],
+    notes: ColumnNotes,
+) -> None:
     from ..report.compare import FORMS
     from ..report.tables import latex, latex_text, markdown
 
     require_choice("--format", form, FORMS)
     if as_json or form == "json":
         print(json.dumps(facts, ensure_ascii=False))
-    elif form == "markdown":
+        return
+    notes.print()
+    if form == "markdown":
         print(markdown(head, rows))
     elif form == "latex":
         print(latex([latex_text(name) for name in head], [[latex_text(cell) for cell in row] for row in rows]))

@@ -48,7 +48,7 @@ class Group(NamedTuple):
 
 
 COMMANDS = (
-    Command(demo, "Everything once, on a made-up shop"),
+    Command(demo, "Run every step once, on a simulated shop"),
     Command(embed, "Embed texts"),
     Command(blend, "Add co-occurrence vectors to embeddings"),
     Command(advise, "Recommend codebook sizes"),
@@ -67,29 +67,29 @@ GROUPS = {
     "case": Group(
         "Follow items and queries through two tokenizers.",
         (
-            Command(collisions, "Items on one SID under one tokenizer, followed through another"),
-            Command(query, "The prefix of a query under each tokenizer"),
+            Command(collisions, "Follow items that share a SID through another tokenizer"),
+            Command(query, "Show the prefix of a query under each tokenizer"),
         ),
     ),
     "search": Group(
-        "Generative search: queries and items on one set of semantic IDs.",
+        "Generative search: queries and items share semantic IDs.",
         (
-            Command(search_demo, "Everything once, from a simulated shop to an answer"),
-            Command(simulate, "A shop with a log, made up from a seed"),
-            Command(keywords, "A dictionary of keywords from a catalogue"),
-            Command(align, "Queries and items in one space, from what is clicked"),
+            Command(search_demo, "Run every step once, from a simulated shop to an answer"),
+            Command(simulate, "Simulate a shop and a log of searches"),
+            Command(keywords, "Collect a dictionary of keywords from a catalogue"),
+            Command(align, "Align queries and items in one space, by clicks"),
             Command(train_search, "Train a model that answers queries with semantic IDs"),
-            Command(evaluate_search, "Evaluate it beside BM25, nearest neighbours and counting"),
-            Command(ask, "Ask it: the items for a query"),
+            Command(evaluate_search, "Evaluate a search model beside BM25, nearest neighbours and counting"),
+            Command(ask, "Print the items for a query"),
         ),
         {
             "read": Group(
-                "A shop from data that was released or exported.",
+                "Read a shop from released or exported data.",
                 (
-                    Command(log, "A shop from a log of searches"),
-                    Command(clicks, "A shop from counted query-item pairs"),
-                    Command(judgements, "A shop from judged query-item pairs"),
-                    Command(kuaisearch, "A shop from KuaiSearch, as it is released"),
+                    Command(log, "Read a shop from a log of searches"),
+                    Command(clicks, "Read a shop from counted query-item pairs"),
+                    Command(judgements, "Read a shop from judged query-item pairs"),
+                    Command(kuaisearch, "Read a shop from the files of KuaiSearch"),
                 ),
             ),
         },

@@ -1,4 +1,4 @@
-"""sidkit demo: everything once, on a made-up shop."""
+"""sidkit demo: every step once, on a simulated shop."""
 
 from pathlib import Path
 from typing import Annotated

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, SpecError
+from .columns import ColumnNotes
 from .options import IdColumn, Json, Location, location
 from .outputs import require_file, require_parquet
 
@@ -57,7 +58,7 @@ def embed(
         return _print_queries(encoder, query)
     if items is None or output is None:
         raise SpecError("name a file of items and, with -o, a file to write; or --query and --encoder")
-    from ..data.items import read_texts
+    from ..data.items import find_ids, read_texts
     from ..embed.job import Choice, embed_file
     from ..files.unfinished import Unfinished
     from .terminal import Terminal
@@ -69,12 +70,15 @@ def embed(
     if device not in (None, "cpu") and encoder is None and model in ("wordllama", "tfidf"):
         raise SpecError(f"--device is for sentence-transformers; {model} runs on the CPU")
     choice = Choice(model, dimensions, device, encoder)
-    ids, texts = read_texts(items, text or ["title"], id_column)
+    chosen, notes = find_ids(items, id_column), ColumnNotes()
+    notes.add("items", items, (chosen,))
+    ids, texts = read_texts(items, text or ["title"], chosen.column)
     with Unfinished(output, resume) as unfinished, Terminal() as progress:
-        facts = embed_file(ids, texts, output, choice, unfinished, progress, queries)
+        facts = embed_file(ids, texts, output, choice, unfinished, progress, queries, str(chosen.column))
     if as_json:
-        print(json.dumps({"output": str(output), **facts}))
+        print(json.dumps({"output": str(output), **facts, **notes.field()}))
     else:
+        notes.print()
         _print(facts, output)
     return None
 

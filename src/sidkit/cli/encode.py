@@ -4,19 +4,21 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes, as_fitted
 from .inputs import open_source
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Location, TemplateOption, location
 from .outputs import require_file, require_writable
 from .ray import Cpus, Ray, Workers, print_encoded, require_ray, rows_on_ray
 
 if TYPE_CHECKING:
+    from ..sids.origin import Origin
     from ..sids.table import SidTable
-    from ..sids.template import Template
+    from ..tokenizer.tokenizer import FittedTokenizer
 
 
 def encode(
@@ -38,6 +40,9 @@ def encode(
         bool,
         typer.Option("--spread", help="Items that would share a SID take free codes of the last level, nearest first"),
     ] = False,
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Further columns of the embeddings' file to copy, as title,brand")
+    ] = None,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -56,54 +61,106 @@ def encode(
     from the same embeddings before are kept. With --spread the last token of an item depends on the other items, so
     encode the whole catalogue at once.
     """
-    from ..files.unfinished import Unfinished
-    from ..sids.table import SidTable
+    from ..data.kept import kept_columns
     from ..sids.template import template_named
     from ..tokenizer.tokenizer import load
-    from .terminal import Terminal
 
     require_ray(ray, workers, cpus)
-    form, fitted, to_stream = template_named(template), load(tokenizer), str(output) == "-"
+    template_named(template)
+    fitted, to_stream = load(tokenizer), str(output) == "-"
+    further = kept_columns(keep, ("item_id", "codes", "sid"))
     if to_stream and as_json:
         raise SpecError("--json reports what was written to a file; -o - prints the semantic IDs themselves")
+    if to_stream and further:
+        raise SpecError("--keep copies columns to a file; -o - prints ids and semantic IDs alone")
+    if ray is not None and to_stream:
+        raise SpecError("with --ray the output is a folder or an address, not -")
+    if ray is not None and spread:
+        raise SpecError("--spread needs all items on one machine; it cannot be combined with --ray")
+    columns = as_fitted(fitted, embeddings, id_column, column)
+    job = EncodeJob(tokenizer, fitted, embeddings, output, template, spread, further, columns, bad_rows, device, resume)
     if ray is not None:
-        if to_stream:
-            raise SpecError("with --ray the output is a folder or an address, not -")
-        if spread:
-            raise SpecError("--spread needs all items on one machine; it cannot be combined with --ray")
-        require_writable(output)
-        with Terminal() as progress:
-            options = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
-            with rows_on_ray(embeddings, *options, check=False) as rows:
-                done = rows.encode(fitted, output, template, bad_rows.value)
-        print_encoded(done, output, rows.ran_on(), as_json)
-        return
-    if not to_stream:
-        require_file(output, embeddings)
-    ran: dict[str, Any] = {}
-    with ExitStack() as stack:
-        with Terminal() as progress:
-            source = open_source(embeddings, id_column, column, bad_rows, output, progress)
-            kept = None if to_stream else stack.enter_context(Unfinished(output, resume))
-            codes = fitted.encode(source, device=device, progress=progress, checkpoint=kept, spread=spread, ran=ran)
-        table = SidTable(source.ids, codes, fitted.sizes)
-        if not to_stream:
-            table.to_parquet(output, form)
-    if to_stream:
-        _print_lines(table, form)
-        return
-    if as_json:
-        print(json.dumps({"output": str(output), "items": len(table), "sizes": fitted.sizes, "ran": ran}))
+        job.on_ray(ray, workers, cpus, as_json)
     else:
-        _print(len(table), output, ran)
+        job.here(as_json)
 
 
-def _print_lines(table: "SidTable", form: "Template") -> None:
+class EncodeJob(NamedTuple):
+    """What to encode, by which tokenizer, and how."""
+
+    tokenizer: Path
+    fitted: "FittedTokenizer"
+    embeddings: str
+    output: Location
+    template: str
+    spread: bool
+    keep: tuple[str, ...]
+    columns: tuple[str | None, str | None]  # of ids and vectors
+    bad_rows: BadRows
+    device: str
+    resume: bool
+
+    def on_ray(self, ray: str, workers: int | None, cpus: int, as_json: bool) -> None:
+        """A file for every file of embeddings, by the workers of a cluster."""
+        from ..data.source import chosen_columns
+        from .terminal import Terminal
+
+        require_writable(self.output)
+        notes = ColumnNotes()
+        with Terminal() as progress:
+            options = (ray, workers, cpus, *self.columns, self.device, self.bad_rows, progress)
+            with rows_on_ray(self.embeddings, *options, check=False) as rows:
+                notes.add("embeddings", self.embeddings, chosen_columns(rows.source))
+                origin = self._origin(rows.source)
+                done = rows.encode(self.fitted, self.output, self.template, self.bad_rows.value, self.keep, origin)
+        print_encoded(done, self.output, rows.ran_on(), as_json, notes)
+
+    def here(self, as_json: bool) -> None:
+        """All items into one file, or to standard output."""
+        from ..data.kept import read_kept
+        from ..data.source import chosen_columns
+        from ..files.unfinished import Unfinished
+        from ..sids.table import SidTable
+        from .terminal import Terminal
+
+        to_stream, notes = str(self.output) == "-", ColumnNotes()
+        if not to_stream:
+            require_file(self.output, self.embeddings)
+        ran: dict[str, Any] = {}
+        with ExitStack() as stack:
+            with Terminal() as progress:
+                source = open_source(self.embeddings, *self.columns, self.bad_rows, self.output, progress)
+                notes.add("embeddings", self.embeddings, chosen_columns(source))
+                more = read_kept(source, self.keep)
+                saved = None if to_stream else stack.enter_context(Unfinished(self.output, self.resume))
+                codes = self.fitted.encode(source, self.device, progress, saved, self.spread, ran)
+            table = SidTable(source.ids, codes, self.fitted.sizes, self.template, self._origin(source))
+            if not to_stream:
+                table.to_parquet(self.output, more=more)
+        if as_json:
+            facts = {"output": str(self.output), "items": len(table), "sizes": self.fitted.sizes, "ran": ran}
+            print(json.dumps(facts | notes.field()))
+            return
+        notes.print()
+        if to_stream:
+            _print_lines(table)
+        else:
+            _print(len(table), self.output, ran)
+
+    def _origin(self, source: Any) -> "Origin":
+        from ..data.source import id_name_of
+        from ..files.address import locate
+        from ..sids.origin import Origin
+
+        return Origin(id_name_of(source), str(self.tokenizer), embeddings=str(locate(self.embeddings)))
+
+
+def _print_lines(table: "SidTable") -> None:
     """id<tab>sid, a line per item. A pipe gets ids as they are, a terminal only what it can show."""
     from .terminal import plain
 
     shown: Any = plain if sys.stdout.isatty() else str
-    for item, sid in zip(table.ids.to_pylist(), table.strings(form).to_pylist(), strict=True):
+    for item, sid in zip(table.ids.to_pylist(), table.strings().to_pylist(), strict=True):
         print(f"{shown(item)}\t{sid}")
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, SpecError
-from .options import Device, Json, SequenceColumn, SequencesFile
+from .columns import ColumnNotes, visits_from
+from .options import Device, FileOrder, ItemColumn, Json, SequenceColumn, SequencesFile, TimeColumn, UserColumn
 
 
 def evaluate(
@@ -30,6 +31,10 @@ def evaluate(
         Path | None, typer.Option("--within", help="Recommend only these items: a text file, an id a line")
     ] = None,
     sequence_column: SequenceColumn = None,
+    item_column: ItemColumn = None,
+    user_column: UserColumn = None,
+    time_column: TimeColumn = None,
+    file_order: FileOrder = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -42,7 +47,7 @@ def evaluate(
     from ..errors import need
 
     need("torch", "retriever", "evaluating a retriever")
-    from ..data.sequences import read_sequences
+    from ..data.sequence_columns import SequenceColumns
     from ..measure.counting import counted
     from ..measure.ranking import CUTS
     from ..retriever.retriever import Retriever
@@ -52,11 +57,14 @@ def evaluate(
 
     if split not in ("test", "valid"):
         raise SpecError(f"--split must be test or valid, not {split!r}")
-    seeds = seeds_in(retriever)
+    named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    seeds, notes = seeds_in(retriever), ColumnNotes()
     folders = {f"seed {seed}": seed_folder(retriever, seed) for seed in seeds} or {"evaluate": retriever}
     trained = {label: Retriever.load(folder, device) for label, folder in folders.items()}
     first = next(iter(trained.values()))
-    behaviour = read_sequences(sequences, first.table.ids, sequence_column)
+    behaviour = visits_from(sequences, first.table.ids, named, notes, first.table.origin.id_column)
+    if not as_json:
+        notes.print()
     options = (split, beams, constrained, None if within is None else _ids(within))
     with Terminal() as progress:
         tallies = [
@@ -69,7 +77,7 @@ def evaluate(
     if as_json:
         by_seed = {str(seed): each for seed, each in zip(seeds, figures, strict=False)}
         rest = {"seeds": seeds, "figures": by_seed, "stds": stds} if seeds else {"sums": tallies[0].sums}
-        print(json.dumps({"users": users, "means": means, **rest, "counting": simple}))
+        print(json.dumps({"users": users, "means": means, **rest, "counting": simple, **notes.field()}))
         return
     print_figures(means, users, simple, seeds, stds)
     if (most := beams or first.plan.beams) < max(CUTS):

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import SpecError
-from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
+from .columns import ColumnNotes
+from .joint import JointEmbeddings, Queries, Repeats, Roles, describe_roles, joint_roles, open_joint
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Output, Recipe
 from .outputs import require_folder
 from .parsing import read_options, read_sizes, tokenizer_of
@@ -68,6 +69,7 @@ def fit(
 
     sidkit fit items.parquet --queries queries.parquet --repeats train_records -o tok-shared/
     """
+    from ..data.source import chosen_columns
     from ..files.unfinished import Unfinished
     from ..rows.run_report import describe_run, ran_on
     from ..tokenizer.card import facts_of
@@ -83,13 +85,15 @@ def fit(
     require_ray(ray, workers, cpus)
     require_folder(output)
     check_target(output)
+    notes = ColumnNotes()
     with Terminal() as progress, ExitStack() as stack:
         source: Any
         if ray is None:
-            source = open_joint(files, repeats, id_column, column, bad_rows, output, progress)
+            source = open_joint(files, repeats, id_column, column, bad_rows, output, progress, notes)
         else:
             options = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
             source = stack.enter_context(rows_on_ray(files["items"], *options))
+            notes.add("items", files["items"], chosen_columns(source.source))
             list_left_out(source, output)
         unfinished = stack.enter_context(Unfinished(output, resume))
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
@@ -98,12 +102,12 @@ def fit(
     facts, ran = dict(fitted.facts), ran_on(fitted.fitted_rows)
     if as_json:
         result = {"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, "ran": ran}
-        print(json.dumps(result | facts))
+        print(json.dumps(result | facts | notes.field()))
         return
+    notes.print()
     print_quality(facts["quality"], fitted.sizes)
     if "roles" in facts:
-        counts = " and ".join(f"{count:,} {role}" for role, count in facts["roles"].items())
-        print(f"\nfitted on {counts}; these figures count items alone")
+        print(f"\n{describe_roles(facts['roles'])}")
     if ran:
         print(f"\n{describe_run(ran)}")
     same = {"--id-column": id_column, "--column": column, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}

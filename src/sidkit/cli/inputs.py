@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..data.source import Embeddings
     from ..files.address import Location
     from ..progress import Progress
+    from .columns import ColumnNotes
 
 __all__ = ["columns_of", "open_source", "texts_for"]
 
@@ -29,7 +30,10 @@ def open_source(
     from ..data.embeddings import good_rows, open_embeddings
     from ..data.json_lines import read_json_lines
 
-    source = read_json_lines(sys.stdin) if path == "-" else open_embeddings(path, id_column, column)
+    if path == "-":
+        source: Embeddings = read_json_lines(sys.stdin, id_column, column)
+    else:
+        source = open_embeddings(path, id_column, column)
     if bad_rows is BadRows.error:
         return source
     progress.start("check", source.shape[0])
@@ -44,11 +48,25 @@ def open_source(
     return good
 
 
-def texts_for(path: str | PathLike[str], column: str, ids: Any) -> list[str]:
-    """The text of every id, '' where the file has none."""
-    from ..data.items import texts_of
+def texts_for(
+    path: str | PathLike[str],
+    column: str,
+    ids: Any,
+    id_column: str | None = None,
+    notes: ColumnNotes | None = None,
+    known_as: str = "",
+    kind: str = "items",
+) -> list[str]:
+    """The text of every id, '' where the file has none; the column of ids is added to the notes.
 
-    return texts_of(path, column, ids)
+    known_as: the name of the ids in the file that they come from; kind: what the file is to the command.
+    """
+    from ..data.items import find_ids, texts_of
+
+    chosen = find_ids(path, id_column, ids, known_as)
+    if notes is not None:
+        notes.add(kind, path, (chosen,))
+    return texts_of(path, column, ids, chosen.column)
 
 
 def columns_of(path: str | PathLike[str]) -> list[str]:

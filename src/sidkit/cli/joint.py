@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes, id_column_in
 from .inputs import open_source
 from .options import BadRows
 
@@ -54,6 +57,12 @@ def joint_roles(paths: list[str], queries: str | None, roles: str | None, repeat
     return dict(zip(names, files, strict=True))
 
 
+def describe_roles(roles: Mapping[str, int]) -> str:
+    """The rows of a joint fit in words. roles: role -> number of its rows."""
+    counts = " and ".join(f"{count:,} {role}" for role, count in roles.items())
+    return f"fitted on {counts}; these figures count items alone"
+
+
 def open_joint(
     files: dict[str, str],
     repeats: str | None,
@@ -62,14 +71,22 @@ def open_joint(
     bad_rows: BadRows,
     output: Path,
     progress: Progress,
+    notes: ColumnNotes,
+    others: tuple[str | PathLike[str] | None, ...] = (),
 ) -> Source:
-    """The rows of all files as one source; of a single file, that file's."""
+    """The rows of all files as one source; of a single file, that file's. Their columns are added to the notes.
+
+    others: further files that --id-column may be meant for.
+    """
     from ..data.joint import Joint, counts_of, repeated
+    from ..data.source import chosen_columns
 
     members = []
     for role, path in files.items():
-        beside = output if role == ITEMS else output.with_name(f"{output.stem}-{role}")
-        source: Source = open_source(path, id_column, column, bad_rows, beside, progress)
+        target = output if role == ITEMS else output.with_name(f"{output.stem}-{role}")
+        rest = [other for other in (*files.values(), *others) if other != path]
+        source: Source = open_source(path, id_column_in(id_column, path, *rest), column, bad_rows, target, progress)
+        notes.add(role, path, chosen_columns(source))
         if repeats is not None and role != ITEMS:
             source = repeated(source, counts_of(source, repeats))
         members.append((role, source))

@@ -6,8 +6,22 @@ from typing import Annotated
 import typer
 
 from ..errors import SpecError
+from .columns import ColumnNotes, id_column_in, vectors_from, visits_from
 from .inputs import texts_for
-from .options import Column, IdColumn, Json, Location, SequenceColumn, SequencesOption, Sids, location
+from .options import (
+    Column,
+    FileOrder,
+    IdColumn,
+    ItemColumn,
+    Json,
+    Location,
+    SequenceColumn,
+    SequencesOption,
+    Sids,
+    TimeColumn,
+    UserColumn,
+    location,
+)
 from .parsing import require_seed
 
 
@@ -30,6 +44,10 @@ def judge(
         bool, typer.Option("--held-out", help="Only steps into the last two items, for SIDs of blended embeddings")
     ] = False,
     sequence_column: SequenceColumn = None,
+    item_column: ItemColumn = None,
+    user_column: UserColumn = None,
+    time_column: TimeColumn = None,
+    file_order: FileOrder = False,
     id_column: IdColumn = None,
     column: Column = None,
     as_json: Json = False,
@@ -39,7 +57,7 @@ def judge(
     Judge semantic IDs without training. Does the next item share the prefix? Do near items have near codes? Do prefixes
     follow categories? Each figure is printed beside its chance level.
     """
-    from ..data.embeddings import open_embeddings
+    from ..data.sequence_columns import SequenceColumns
     from ..measure.judge import judge as judgement_of
     from ..sids.table import SidTable
     from .print_judgement import print_judgement
@@ -52,16 +70,20 @@ def judge(
     if not separator:
         raise SpecError("--separator cannot be empty; where categories are no paths, leave it out")
     require_seed(seed)
-    table = SidTable.from_parquet(sids)
-    source = open_embeddings(embeddings, id_column, column) if embeddings else None
-    categories = texts_for(items, category, table.ids) if items else None
+    named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    known_as = table.origin.id_column
+    source = vectors_from(embeddings, id_column, column, notes, items) if embeddings else None
+    of_items = id_column_in(id_column, items, embeddings) if items else None
+    categories = texts_for(items, category, table.ids, of_items, notes, known_as) if items else None
+    visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None
     with Terminal() as progress:
         judgement = judgement_of(
-            table, sequences, source, categories,
-            sequence_column=sequence_column, separator=separator, neighbours=neighbours, queries=queries, seed=seed,
+            table, visits, source, categories, separator=separator, neighbours=neighbours, queries=queries, seed=seed,
             held_out=held_out, progress=progress,
         )  # fmt: skip
     if as_json:
-        print(json.dumps(judgement))
+        print(json.dumps(judgement | notes.field()))
     else:
+        notes.print()
         print_judgement(judgement)

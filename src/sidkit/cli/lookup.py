@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, SpecError
+from .columns import ColumnNotes
 from .inputs import texts_for
-from .options import Items, Json, Sids, TextColumn
+from .options import IdColumn, Items, Json, Sids, TextColumn
 
 if TYPE_CHECKING:
     from ..files.address import Location
@@ -20,6 +21,7 @@ def lookup(
     what: Annotated[str, typer.Argument(help="An item id, a SID, or the first tokens of one", show_default=False)],
     items: Items = None,
     text: TextColumn = "title",
+    id_column: IdColumn = None,
     limit: Annotated[int, typer.Option("--limit", help="Most items to print; 0 for all")] = 20,
     as_json: Json = False,
 ) -> None:
@@ -33,19 +35,21 @@ def lookup(
 
     if limit < 0:
         raise SpecError(f"--limit must be at least 0, not {limit}")
-    table = SidTable.from_parquet(sids)
+    table, notes = SidTable.from_parquet(sids), ColumnNotes()
     prefix = table.sid_of(what) or _prefix(table, what, sids)
     rows = table.rows_of(prefix)
     shown = rows[:limit] if limit else rows
-    texts = texts_for(items, text, table.ids) if items else None
+    texts = texts_for(items, text, table.ids, id_column, notes, table.origin.id_column) if items else None
     matches = [
         {"item_id": table.ids[int(row)].as_py(), "codes": table.codes[row].tolist()}
         | ({"text": texts[int(row)]} if texts else {})
         for row in shown
     ]
     if as_json:
-        print(json.dumps({"prefix": prefix, "count": len(rows), "items": matches}, ensure_ascii=False))
+        facts = {"prefix": prefix, "count": len(rows), "items": matches}
+        print(json.dumps(facts | notes.field(), ensure_ascii=False))
     else:
+        notes.print()
         form = table.template
         name = form.write(prefix) if len(prefix) == len(table.sizes) else form.write_prefix(prefix)
         print_items(name, len(rows), matches, form)

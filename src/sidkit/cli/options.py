@@ -63,8 +63,18 @@ TextColumn = Annotated[str, typer.Option("--text", help="Column of texts in --it
 IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of item ids [default: detected]")]
 Column = Annotated[str | None, typer.Option("--column", help="Column of vectors [default: detected]")]
 SequenceColumn = Annotated[
-    str | None, typer.Option("--sequence-column", help="Column of items in the sequences [default: detected]")
+    str | None, typer.Option("--sequence-column", help="Column of lists of items in the sequences [default: detected]")
 ]
+ItemColumn = Annotated[
+    str | None, typer.Option("--item-column", help="Column of items in sequences of events [default: detected]")
+]
+UserColumn = Annotated[
+    str | None, typer.Option("--user-column", help="Column of users in sequences of events [default: detected]")
+]
+TimeColumn = Annotated[
+    str | None, typer.Option("--time-column", help="Column of times in sequences of events [default: detected]")
+]
+FileOrder = Annotated[bool, typer.Option("--file-order", help="Events are in order; do not look for their times")]
 BadRowsOption = Annotated[
     BadRows,
     typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave out and list"),

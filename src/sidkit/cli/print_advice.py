@@ -35,7 +35,8 @@ def print_advice(advice: Advice, command: str) -> None:
     brackets = ""
     if not all(one.measured for one in advice.candidates):
         brackets = " Brackets: where 90 % of full fits are expected."
-    console.print(f"\n{advice.items:,} items{counted}.{brackets}", style="dim")
+    others = "".join(f", fitted with {count:,} {role}" for role, count in advice.others.items())
+    console.print(f"\n{advice.items:,} items{others}{counted}.{brackets}", style="dim")
     if advice.drifts:
         console.print(f"Careful: {DRIFTS}.", style="yellow")
     console.print(f"[bold]{headline(advice)}[/bold]")

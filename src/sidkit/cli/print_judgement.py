@@ -32,7 +32,7 @@ def _counting(facts: Mapping[str, Any]) -> Shown:
     table = Table("", *labels.values(), box=None, pad_edge=False, header_style="bold")
     for method, words in COUNTING.items():
         table.add_row(words, *(f"{facts[method][name]:.4f}" for name in labels))
-    note = f"how well the last item but one of {facts['users']:,} users is found"
+    note = f"how well the last item but one of {facts['users']:,} users is predicted"
     return "Counting: what can be recommended without a model?", table, [note]
 
 

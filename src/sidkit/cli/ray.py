@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..fleet.encode import Encoded
     from ..fleet.rows import RayRows
     from ..progress import Progress
+    from .columns import ColumnNotes
 
 HERE = "here"  # --ray without an address
 ADDRESS = re.compile(r"auto|local|here|ray://.+|[^/]+:\d+")
@@ -96,16 +97,20 @@ def list_left_out(rows: "RayRows", output: Path) -> None:
     print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
 
 
-def print_encoded(done: "Encoded", output: "Location", ran: dict[str, Any], as_json: bool) -> None:
+def print_encoded(
+    done: "Encoded", output: "Location", ran: dict[str, Any], as_json: bool, notes: "ColumnNotes | None" = None
+) -> None:
     """What was written, and by how many workers."""
     if as_json:
-        told = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
-        print(json.dumps(told | {"ran": ran}))
+        result = {"output": str(output), "items": done.rows, "files": len(done.files), "kept_files": done.kept}
+        print(json.dumps(result | {"ran": ran} | (notes.field() if notes else {})))
         return
+    if notes:
+        notes.print()
     from ..rows.run_report import describe_run
     from .printing import command_line
 
-    kept = f" ({done.kept} were there already)" if done.kept else ""
+    note = f" ({done.kept} were there already)" if done.kept else ""
     following = command_line("report", output)
     print(describe_run(ran))
-    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{kept}; next: {following}")
+    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{note}; next: {following}")

@@ -2,18 +2,35 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError, SpecError
+from .columns import ColumnNotes, id_column_in, vectors_from, visits_from
 from .inputs import columns_of, texts_for
-from .options import Figures, Formats, Items, Json, MapBy, SequencesOption, Sids, TextColumn
+from .options import (
+    Column,
+    Figures,
+    FileOrder,
+    Formats,
+    IdColumn,
+    ItemColumn,
+    Items,
+    Json,
+    MapBy,
+    SequenceColumn,
+    SequencesOption,
+    Sids,
+    TextColumn,
+    TimeColumn,
+    UserColumn,
+)
 from .outputs import require_file, require_folder, write_page
 from .parsing import require_choice
 
 if TYPE_CHECKING:
-    from ..files.address import Location
+    pass
 
 
 def report(
@@ -30,13 +47,22 @@ def report(
     figures: Figures = None,
     formats: Formats = "svg,png,pdf",
     map_by: MapBy = "auto",
+    sequence_column: SequenceColumn = None,
+    item_column: ItemColumn = None,
+    user_column: UserColumn = None,
+    time_column: TimeColumn = None,
+    file_order: FileOrder = False,
+    id_column: IdColumn = None,
+    column: Column = None,
     as_json: Json = False,
 ) -> None:
     """sidkit report sids.parquet tok/ --items items.parquet --text title -o report.html
 
     How good are these semantic IDs? A verdict in words, and the figures behind it. Without -o they are printed.
     """
+    from ..data.columns import VECTORS, named_columns
     from ..data.listing import files_of
+    from ..data.sequence_columns import SequenceColumns
     from ..report.centroids import METHODS
     from ..report.draw.plots import check_formats, write_figures
     from ..report.evidence import gather
@@ -54,17 +80,22 @@ def report(
         require_file(output, *files_of(sids, nested=True), items, sequences, embeddings)
     if figures is not None:
         require_folder(figures)
-    table = SidTable.from_parquet(sids)
+    named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    known_as = table.origin.id_column
     fitted = load(tokenizer) if tokenizer else None
     if fitted is not None and fitted.sizes != table.sizes:
         raise InputError(f"{tokenizer} makes SIDs of sizes {fitted.sizes}, but those of {sids} are {table.sizes}")
     if category is not None and items is None:
         raise SpecError("--category names a column of --items; give that file as well")
     with Terminal() as progress:
-        texts = texts_for(items, text, table.ids) if items else None
-        categories = texts_for(items, category, table.ids) if items and category else None
-        source = _vectors(embeddings, items)
-        evidence = gather(table, fitted, source, texts, sequences, categories, map_by, progress)
+        of_items = id_column_in(id_column, items, embeddings) if items else None
+        texts = texts_for(items, text, table.ids, of_items, notes, known_as) if items else None
+        categories = texts_for(items, category, table.ids, of_items, None, known_as) if items and category else None
+        vectors = embeddings or (items if items and named_columns(VECTORS.names, columns_of(items)) else None)
+        source = vectors_from(vectors, id_column, column, notes, items) if vectors else None
+        visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None
+        evidence = gather(table, fitted, source, texts, visits, categories, map_by, progress)
     if figures is not None:
         write_figures(evidence.figures, figures, forms)
     if output is not None:
@@ -72,21 +103,10 @@ def report(
 
         write_page(output, report_page(evidence, sids.stem))
     if as_json:
-        print(json.dumps(evidence.facts))
+        print(json.dumps(evidence.facts | notes.field()))
     else:
+        notes.print()
         written = [path for path in (output, figures) if path]
         print_report(evidence.facts, written)
         if not written:
             print_judgement(evidence.facts)
-
-
-def _vectors(embeddings: str | None, items: "Location | None") -> Any:
-    """The vectors of --embeddings, or those of the file of items if it has any."""
-    from ..data.columns import EMBEDDING_NAMES
-    from ..data.embeddings import open_embeddings
-
-    if embeddings is not None:
-        return open_embeddings(embeddings)
-    if items is None or not set(columns_of(items)) & set(EMBEDDING_NAMES):
-        return None
-    return open_embeddings(items)

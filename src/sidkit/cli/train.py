@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from ..errors import SpecError
-from .options import Device, Json, Output, SequenceColumn, SequencesFile, Sids
+from .columns import ColumnNotes, visits_from
+from .options import (
+    Device,
+    FileOrder,
+    ItemColumn,
+    Json,
+    Output,
+    SequenceColumn,
+    SequencesFile,
+    Sids,
+    TimeColumn,
+    UserColumn,
+)
 from .outputs import require_writable
 from .parsing import read_seeds
 
@@ -44,6 +56,10 @@ def train(
         typer.Option("--at-once", help="Seeds trained at once [default: on a GPU what fits, up to 15; on a CPU 1]"),
     ] = None,
     sequence_column: SequenceColumn = None,
+    item_column: ItemColumn = None,
+    user_column: UserColumn = None,
+    time_column: TimeColumn = None,
+    file_order: FileOrder = False,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
     as_json: Json = False,
@@ -66,7 +82,7 @@ def train(
     need("torch", "retriever", "training a retriever")
     from dataclasses import replace
 
-    from ..data.sequences import read_sequences
+    from ..data.sequence_columns import SequenceColumns
     from ..engine.device import find_device
     from ..measure.counting import counted
     from ..retriever.model import preset as named
@@ -85,8 +101,11 @@ def train(
         shape, epochs, batch, learning_rate, patience, history, beams, constrained, precision, chosen[0]  # type: ignore[arg-type]
     )  # fmt: skip
     require_writable(output)
-    table = SidTable.from_parquet(sids)
-    behaviour = read_sequences(sequences, table.ids, sequence_column)
+    columns = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    behaviour = visits_from(sequences, table.ids, columns, notes, table.origin.id_column)
+    if not as_json:
+        notes.print()
     if preset != "tiny" and find_device(device) == "cpu":
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
     with Terminal() as progress:
@@ -98,10 +117,11 @@ def train(
             means, stds, done = facts["means"], facts["stds"], f"{len(chosen)} seeds, {facts['at_once']} at once"
     simple = counted(behaviour, len(table))
     if as_json:
-        print(json.dumps({"output": str(output), **facts, "counting": simple}))
+        print(json.dumps({"output": str(output), **facts, "counting": simple, **notes.field()}))
         return
     print_figures(means, facts["users"], simple, chosen if seeds else (), stds)
-    following = command_line("evaluate", output, sequences)
+    order = ("--file-order",) if file_order else ()
+    following = command_line("evaluate", output, sequences, *order, options=columns.options())
     print(f"\n{done}, {facts['seconds']:,.0f} s; wrote {output}; next: {following}")
 
 

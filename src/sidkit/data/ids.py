@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 
-__all__ = ["is_id_type", "one_array", "require_unique", "within_reach"]
+__all__ = ["is_id_type", "is_text", "match", "one_array", "require_unique", "within_reach", "without_dictionary"]
 
 PART = 1 << 18  # ids hashed together, at most
 LETTERS = 1 << 23  # bytes of text hashed together, at most
@@ -21,8 +21,8 @@ REACH = 2**31 - 1  # bytes of text that a pyarrow array of strings can hold
 
 def is_id_type(kind: Any) -> bool:
     """Whether a pyarrow type can be an id: strings and integers, plain or dictionary-encoded."""
-    kind = _value_type(kind)
-    return bool(pa.types.is_integer(kind)) or _is_text(kind)
+    kind = value_type_of(kind)
+    return bool(pa.types.is_integer(kind)) or is_text(kind)
 
 
 def one_array(ids: Any) -> Any:
@@ -32,7 +32,7 @@ def one_array(ids: Any) -> Any:
 
 def within_reach(ids: Any) -> Any:
     """Ids in chunks; as large strings where one array of strings could not hold them all."""
-    return ids.cast(pa.large_string()) if _is_text(_value_type(ids.type)) and ids.nbytes > REACH else ids
+    return ids.cast(pa.large_string()) if is_text(value_type_of(ids.type)) and ids.nbytes > REACH else ids
 
 
 def require_unique(ids: Any, column: str, name: Callable[[int], str]) -> None:
@@ -79,7 +79,7 @@ def _parts(ids: Any) -> Iterator[Any]:
 
 def _hashes(ids: Any) -> NDArray[np.uint64]:
     """Integers as they are; texts as sums of their bytes, each times a random factor of its position in the text."""
-    if not _is_text(ids.type):
+    if not is_text(ids.type):
         return np.asarray(ids.to_numpy(zero_copy_only=False)).astype(np.uint64)
     _, offsets, data = ids.buffers()
     ends = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
@@ -93,14 +93,29 @@ def _hashes(ids: Any) -> NDArray[np.uint64]:
 
 def _plain(ids: Any) -> Any:
     """As integers or large strings."""
-    kind = _value_type(ids.type)
+    kind = value_type_of(ids.type)
     ids = ids.cast(kind)
-    return ids.cast(pa.large_string()) if _is_text(kind) else ids
+    return ids.cast(pa.large_string()) if is_text(kind) else ids
 
 
-def _value_type(kind: Any) -> Any:
+def match(wanted: Any, ids: Any) -> NDArray[np.int64]:
+    """For every wanted id its row among ids, -1 where there is none; 7 and "7" are the same id."""
+    wanted, ids = without_dictionary(wanted), one_array(without_dictionary(ids))
+    if wanted.type != ids.type:
+        wanted, ids = wanted.cast(pa.large_string()), ids.cast(pa.large_string())
+    rows: NDArray[np.int64] = pc.fill_null(pc.index_in(wanted, value_set=ids), -1).to_numpy().astype(np.int64)
+    return rows
+
+
+def without_dictionary(array: Any) -> Any:
+    """A column with dictionary encoding undone."""
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+def value_type_of(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether a pyarrow type is a string."""
     return str(kind) in ("string", "large_string", "string_view")

@@ -6,39 +6,51 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from ..errors import InputError, did_you_mean
 from ..files.address import Location, for_arrow
-from .columns import ID_NAMES, choose_name, no_such
-from .ids import is_id_type, one_array, require_unique
+from .columns import ID, Chosen, FileColumns, choose, choose_known, missing
+from .formats.parquet_file import parquet_columns
+from .ids import match, one_array, require_unique, without_dictionary
 from .listing import files_of, readable
 
-__all__ = ["match", "read_texts", "text_column", "texts_of", "without_dictionary"]
+__all__ = ["find_ids", "match", "read_texts", "text_column", "texts_of", "without_dictionary"]
 
 BETWEEN = pa.scalar("; ", pa.large_string())
 
 
-def texts_of(path: str | PathLike[str], column: str, ids: Any) -> list[str]:
+def texts_of(path: str | PathLike[str], column: str, ids: Any, id_column: str | None = None) -> list[str]:
     """The text of every id, in the order of ids; '' where the file has none."""
-    texts: list[str] = text_column(path, column, ids).to_pylist()
+    texts: list[str] = text_column(path, column, ids, id_column).to_pylist()
     return texts
 
 
-def text_column(path: str | PathLike[str], column: str, ids: Any) -> Any:
+def text_column(path: str | PathLike[str], column: str, ids: Any, id_column: str | None = None) -> Any:
     """The text of every id as a pyarrow array of large strings."""
-    known, texts = read_texts(path, [column])
+    known, texts = read_texts(path, [column], find_ids(path, id_column, ids).column)
     rows = match(ids, known)
     return pc.fill_null(texts.take(pa.array(rows, mask=rows < 0)), "")
 
 
+def find_ids(path: str | PathLike[str], wanted: str | None = None, ids: Any = None, known_as: str = "") -> Chosen:
+    """The column of ids of a Parquet file, or of the first of several.
+
+    ids: those that it will be joined to, and known_as: their name in the file that they come from.
+    """
+    file = parquet_columns(files_of(path)[0])
+    chosen = choose(file, ID, wanted) if ids is None else choose_known(file, ID, ids, wanted, known_as)
+    if chosen is None:
+        raise missing(file, ID)
+    return chosen
+
+
 def read_texts(path: str | PathLike[str], columns: Sequence[str], id_column: str | None = None) -> tuple[Any, Any]:
     """The ids and texts of a Parquet file, folder or glob: two pyarrow arrays. Several columns are joined by '; '."""
-    tables = [_read_file(file, columns, id_column) for file in files_of(path)]
+    key = str(find_ids(path, id_column).column)
+    tables = [_read_file(parquet_columns(file), file, columns, key) for file in files_of(path)]
     try:
         table = pa.concat_tables(tables)
     except pa.ArrowInvalid as error:
@@ -46,22 +58,18 @@ def read_texts(path: str | PathLike[str], columns: Sequence[str], id_column: str
     if not len(table):
         raise InputError(f"{path} holds no rows")
     ids, texts = (one_array(table.column(name)) for name in ("item_id", "text"))
-    require_unique(ids, id_column or "item_id", lambda row: f"row {row} of {path}")
+    require_unique(ids, key, lambda row: f"row {row} of {path}")
     return ids, texts
 
 
-def _read_file(file: Location, columns: Sequence[str], id_column: str | None) -> Any:
-    with readable(file):
-        types = {field.name: field.type for field in pq.read_schema(for_arrow(file))}
-    key = choose_name(id_column, ID_NAMES, {name: is_id_type(kind) for name, kind in types.items()})
-    if key is None:
-        raise no_such("column", id_column or ID_NAMES[0], file.name, dict.fromkeys(types, True), "--id-column")
-    if not is_id_type(types[key]):
-        raise InputError(f"{key!r} in {file.name} is {types[key]}; ids must be strings or integers")
+def _read_file(present: FileColumns, file: Location, columns: Sequence[str], key: str) -> Any:
+    choose(present, ID, key)  # an error unless it has this column of ids
     for name in columns:
-        if name not in types:
-            listed = ", ".join(types)
-            raise InputError(f"no column {name!r} in {file.name} (columns: {listed}){did_you_mean(name, types)}")
+        if name not in present.types:
+            listed = ", ".join(present.types)
+            raise InputError(
+                f"no column {name!r} in {file.name} (columns: {listed}){did_you_mean(name, present.types)}"
+            )
     with readable(file):
         table = pq.read_table(for_arrow(file), columns=list(dict.fromkeys([key, *columns])))
     try:
@@ -70,17 +78,3 @@ def _read_file(file: Location, columns: Sequence[str], id_column: str | None) ->
         raise InputError(f"{file.name}: a column of texts must hold strings or numbers: {error}") from error
     joined = pc.binary_join_element_wise(*texts, BETWEEN, null_handling="skip") if len(texts) > 1 else texts[0]
     return pa.table({"item_id": table.column(key), "text": joined})
-
-
-def match(wanted: Any, ids: Any) -> NDArray[np.int64]:
-    """For every wanted id its row among ids, -1 where there is none; 7 and "7" are the same id."""
-    wanted, ids = without_dictionary(wanted), one_array(without_dictionary(ids))
-    if wanted.type != ids.type:
-        wanted, ids = wanted.cast(pa.large_string()), ids.cast(pa.large_string())
-    rows: NDArray[np.int64] = pc.fill_null(pc.index_in(wanted, value_set=ids), -1).to_numpy().astype(np.int64)
-    return rows
-
-
-def without_dictionary(array: Any) -> Any:
-    """A column with dictionary encoding undone."""
-    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array

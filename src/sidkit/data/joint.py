@@ -9,7 +9,7 @@ each row as often. Rows are repeated as they are read and take no memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -28,7 +28,7 @@ from ..rows.sources import Source, Wrapped, require_rows
 from .listing import is_parquet, readable
 from .subset import Without, without
 
-__all__ = ["ITEMS", "Joint", "Repeated", "counts_of", "repeated"]
+__all__ = ["ITEMS", "Joint", "Repeated", "counts_of", "item_rows", "items_of", "repeated"]
 
 ITEMS = "items"  # the role whose rows quality is measured on
 
@@ -105,6 +105,16 @@ class Joint:
                     yield x.astype(self.dtype, copy=False)
 
 
+def item_rows(spans: Mapping[str, tuple[int, int]]) -> slice:
+    """The rows that figures count: those of the items, else of the first role; all where there are no roles."""
+    return slice(*spans.get(ITEMS, next(iter(spans.values())))) if spans else slice(None)
+
+
+def items_of(source: Any) -> Any:
+    """The source whose rows figures count: of a `Joint`, that of the items; another source as it is."""
+    return dict(source.members).get(ITEMS, source.sources[0]) if isinstance(source, Joint) else source
+
+
 def repeated(source: Source, counts: Any) -> Source:
     """The source with row i counts[i] times, rows without a count left out. counts: (n,), whole numbers from 0."""
     times = np.asarray(counts)
@@ -134,7 +144,7 @@ class Repeated(Wrapped):
 
     @property
     def identity(self) -> bytes:
-        """What tells these repeats from others, for a run that resumes."""
+        """Digest of the counts, which must be unchanged for a run to resume."""
         return sha256(self.counts.tobytes()).digest()
 
     def through(self, f: Callable[[Source], Source]) -> Repeated:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -13,20 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, count_of
 from ..files.address import for_arrow
-from .columns import choose_name, no_such
+from .column_content import sortable
+from .columns import Chosen
+from .formats.parquet_file import parquet_columns
 from .formats.vectors import is_list
-from .ids import is_id_type
-from .items import match, without_dictionary
+from .ids import is_id_type, match, without_dictionary
 from .listing import files_of, readable
+from .sequence_columns import SequenceColumns, find_sequence_columns
 
 __all__ = ["Sequences", "read_sequences"]
-
-LIST_NAMES = ("items", "item_ids", "sequence", "history")
-ITEM_NAMES = ("item_id", "item", "pid")
-USER_NAMES = ("user", "user_id", "session_id", "session")
-TIME_NAMES = ("timestamp", "time", "ts", "event_time", "datetime", "date", "created_at", "when")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +37,7 @@ class Sequences:
     rows: NDArray[np.int64]
     starts: NDArray[np.int64]
     unknown_items: int = 0  # different items that the table does not have
+    chosen: tuple[Chosen, ...] = ()  # the columns that they were read from
 
     @classmethod
     def of(cls, lists: Iterable[Sequence[int]]) -> Sequences:
@@ -83,21 +81,26 @@ class Sequences:
         return self.rows[:-1][inside], self.rows[1:][inside], which[1:][inside]
 
 
-def read_sequences(path: str | PathLike[str], ids: Any, column: str | None = None) -> Sequences:
+def read_sequences(
+    path: str | PathLike[str],
+    ids: Any,
+    column: str | None = None,
+    columns: SequenceColumns | None = None,
+    known_as: str = "",
+) -> Sequences:
     """Sequences from a Parquet file, folder or glob, for the items with these ids (in the order of their table).
 
-    Either a row per sequence with a list of item ids in time order (`items`, `item_ids`, `sequence`, `history`), or a
-    row per event: an item (`item_id`, `item`, `pid`), a user or session, and a time (`timestamp`, `time`, `ts`,
-    `event_time`, `datetime`, `date`, `created_at`, `when`; else the order of the file).
-    column names the items where their column has another name.
+    Either a row per sequence with a list of item ids in time order, or a row per event: an item, a user or session, and
+    a time. `columns` names the columns that are not to be detected (`sequence_columns.py`); column is short for its
+    `sequence`. Events without a time are refused unless columns.file_order is set. The columns that were read are in
+    `Sequences.chosen`. known_as: the name of the ids in the file that they come from.
     """
-    first = files_of(path)[0]
-    with readable(first):
-        kinds = {field.name: field.type for field in pq.read_schema(for_arrow(first))}
-    name = choose_name(column, (*LIST_NAMES, *ITEM_NAMES), {key: is_list(kind) for key, kind in kinds.items()})
-    if name is None:
-        raise no_such("column", column or "items", str(path), {key: True for key in kinds}, "--sequence-column")
-    items, order, starts = _of_lists(path, name) if is_list(kinds[name]) else _of_events(path, name, list(kinds))
+    given = columns or SequenceColumns()
+    given = given if column is None else replace(given, sequence=column)
+    first = parquet_columns(files_of(path)[0])
+    chosen = find_sequence_columns(replace(first, file=str(path)), ids, given, known_as)
+    name = str(chosen[0].column)
+    items, order, starts = _of_lists(path, name) if is_list(first.types[name]) else _of_events(path, chosen)
     if not is_id_type(items.type) and len(items) > items.null_count:
         raise InputError(f"{name!r} in {path} holds {items.type}; items must be strings or integers")
     rows = match(items, ids)
@@ -108,7 +111,7 @@ def read_sequences(path: str | PathLike[str], ids: Any, column: str | None = Non
             f"none of the {len(rows):,} items in {path} is known (the first is {items[0].as_py()!r}{known}); "
             "are these the same ids?"
         )
-    return Sequences(rows[order], starts, unknown)
+    return Sequences(rows[order], starts, unknown, chosen)
 
 
 def _read(path: str | PathLike[str], columns: list[str]) -> Any:
@@ -130,22 +133,34 @@ def _of_lists(path: str | PathLike[str], column: str) -> tuple[Any, slice, NDArr
 
 
 def _of_events(
-    path: str | PathLike[str], column: str, names: list[str]
+    path: str | PathLike[str], chosen: tuple[Chosen, ...]
 ) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
     """Events grouped by user: users by their first event, the events of each by time."""
-    user = next((name for name in USER_NAMES if name in names), None)
-    time = next((name for name in TIME_NAMES if name in names), None)
-    if user is None:
-        raise InputError(
-            f"{path} has one item a row and no user column ({', '.join(USER_NAMES)}); "
-            "give sequences as lists, or a user to each row"
-        )
-    table = _read(path, [column, user, *([time] if time else [])])
+    item, user, time = (one.column for one in chosen)
+    table = _read(path, list(dict.fromkeys(name for name in (item, user, time) if name is not None)))
     for name in (user, time):
-        if name is not None and table.column(name).null_count:
-            raise InputError(f"{path}: {table.column(name).null_count:,} rows have no {name!r}; every event needs one")
+        if name is not None and (nulls := table.column(name).null_count):
+            raise InputError(f"{path}: {count_of(nulls, 'row has', 'rows have')} no {name!r}; every event needs one")
     number = pc.dictionary_encode(table.column(user)).combine_chunks().indices.to_numpy(zero_copy_only=False)
-    when = table.column(time).to_numpy() if time else np.arange(len(number))
+    when = np.arange(len(number)) if time is None else _times(table.column(time), time, path)
     order = np.lexsort((when, number))
     ends = np.cumsum(np.bincount(number)) if len(number) else np.zeros(0, np.int64)
-    return table.column(column), order, np.concatenate([[0], ends]).astype(np.int64)
+    return table.column(item), order, np.concatenate([[0], ends]).astype(np.int64)
+
+
+def _times(column: Any, name: str, path: str | PathLike[str]) -> NDArray[Any]:
+    """The times of events as values that can be sorted. Times that are all the same tell no order."""
+    try:
+        times = sortable(column)
+    except ValueError as error:
+        raise InputError(
+            f"the times in {name!r} of {path} cannot be ordered, as they are {error} (the first is "
+            f"{column[0].as_py()!r}); write them as timestamps, as numbers or as 2014-05-03T10:20:30, or name another "
+            "column with --time-column"
+        ) from None
+    if len(times) > 1 and (times == times[0]).all():
+        raise InputError(
+            f"all events in {path} have the same {name!r}, which tells no order; name another column with "
+            "--time-column, or take the order of the file with --file-order"
+        )
+    return times

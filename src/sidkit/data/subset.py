@@ -37,7 +37,7 @@ class Without(Wrapped):
 
     @property
     def identity(self) -> bytes:
-        """What tells these rows from others of the source, for a run that resumes."""
+        """Digest of the dropped rows, which must be unchanged for a run to resume."""
         return sha256(self.dropped.tobytes()).digest()
 
     @property

@@ -11,16 +11,26 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..files.address import Location, replacing
+from .formats.parquet_file import ID_NAME
 
 __all__ = ["write_vectors"]
 
 
 def write_vectors(
-    output: Location, ids: Any, parts: Iterable[NDArray[np.float32]], d: int, metadata: dict[bytes, bytes] | None = None
+    output: Location,
+    ids: Any,
+    parts: Iterable[NDArray[np.float32]],
+    d: int,
+    metadata: dict[bytes, bytes] | None = None,
+    id_name: str = "item_id",
 ) -> int:
-    """Write item_id and embedding, the rows of all parts (n, d) in the order of ids; the number of zero rows."""
+    """Write item_id and embedding, the rows of all parts (n, d) in the order of ids; the number of zero rows.
+
+    id_name: what the column of ids was called before; the metadata note it.
+    """
     empty = start = 0
-    schema = pa.schema({"item_id": ids.type, "embedding": pa.list_(pa.float32(), d)}, metadata)
+    schema = pa.schema({"item_id": ids.type, "embedding": pa.list_(pa.float32(), d)})
+    schema = schema.with_metadata({ID_NAME: id_name.encode()} | (metadata or {}))
     with (
         replacing(output) as temporary,
         pq.ParquetWriter(temporary, schema, compression="none", use_dictionary=False) as file,

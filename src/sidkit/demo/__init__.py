@@ -1,4 +1,4 @@
-"""A made-up shop to try everything on. Nothing is downloaded."""
+"""A simulated shop to try everything on. Nothing is downloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sidkit demo`: make up a shop, embed it, fit a tokenizer, encode and report."""
+"""`sidkit demo`: simulate a shop, embed it, fit a tokenizer, encode and report."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Demo:
         categories=shop.column("category").to_pylist(), progress=progress,
     )  # fmt: skip
     with replace_file(output / "report.html") as temporary:
-        temporary.write_text(report_page(evidence, f"A made-up shop of {items:,} products"), encoding="utf-8")
+        temporary.write_text(report_page(evidence, f"A simulated shop of {items:,} products"), encoding="utf-8")
     counts = WordCounts(titles)
     prefixes = [_prefix(table, counts, titles, code) for code in typical_prefixes(table, PREFIXES)]
     return Demo(output, table, evidence.facts, prefixes)

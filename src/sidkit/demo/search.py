@@ -17,7 +17,7 @@ from ..progress import Progress
 from ..search.align import AlignPlan
 from ..search.bart.shape import BartShape
 from ..search.corpus import SearchData
-from ..search.evaluation import Evaluation, Vectors, evaluate
+from ..search.evaluation import AlignedVectors, Evaluation, evaluate
 from ..search.model.model import Answer, Request, SearchModel
 from ..search.model.trainer import train_search
 from ..search.plan import SearchPlan
@@ -72,7 +72,7 @@ def run_search_demo(output: Path, items: int, rows: int, seed: int, progress: Pr
         from ..data.embeddings import open_embeddings
 
         near = (open_embeddings(str(output / "aligned" / f"{name}.parquet")) for name in ("items", "queries"))
-        evaluation = evaluate(model, data, Vectors(*near), progress=progress)
+        evaluation = evaluate(model, data, AlignedVectors(*near), progress=progress)
     question = _question(evaluation, data)
     return SearchDemo(output, model, evaluation, question, model.ask([Request(question)])[0], seconds)
 

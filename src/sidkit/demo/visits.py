@@ -1,4 +1,4 @@
-"""Made-up visitors of the shop: what each of them looked at, in order.
+"""Simulated visitors of the shop: what each of them looked at, in order.
 
 A visitor mostly stays in a category, prefers one brand there, and otherwise popular items. From each category visitors
 move to one certain other category. So a recommender can learn something from the sequences.
@@ -6,6 +6,7 @@ move to one certain other category. So a recommender can learn something from th
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,26 @@ def visits(shop: Any, users: int = 2000, seed: int = 0) -> Any:
     members = [np.flatnonzero(category == number) for number in range(category.max() + 1)]
     next_category = rng.permutation(len(members))
     crowd = np.array([appeal[rows].sum() for rows in members])
+
+    @cache
+    def options(here: int, favourite: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The items of a category, or of a brand in it, and up to which random number each is taken."""
+        rows = members[here][brand[members[here]] == favourite] if favourite else members[here]
+        ends = (appeal[rows] / appeal[rows].sum()).cumsum()
+        return rows, ends / ends[-1:]
+
+    def look(here: int, favourite: str) -> int:
+        rows, ends = options(here, favourite)
+        if not len(rows) or (favourite and rng.random() >= LOYAL):
+            rows, ends = options(here, "")
+        return int(rows[ends.searchsorted(rng.random(), side="right")])
+
     lists = []
     for _ in range(users):
         length = SHORTEST + int(rng.geometric(1 / (MEAN - SHORTEST)))
         rows, here, favourite = list[int](), int(rng.choice(len(members), p=crowd / crowd.sum())), ""
         for _ in range(4 * length):  # attempts: items seen before are skipped
-            row = _look(rng, members[here], appeal, brand, favourite)
+            row = look(here, favourite)
             favourite = favourite or str(brand[row])
             if row not in rows:
                 rows.append(row)
@@ -45,11 +60,3 @@ def visits(shop: Any, users: int = 2000, seed: int = 0) -> Any:
             lists.append(ids[rows].tolist())
     names = [f"U{number:05d}" for number in range(1, len(lists) + 1)]
     return pa.table({"user_id": names, "items": pa.array(lists, pa.list_(pa.string()))})
-
-
-def _look(
-    rng: np.random.Generator, rows: NDArray[np.int64], appeal: NDArray[Any], brand: NDArray[Any], favourite: str
-) -> int:
-    of_brand = rows[brand[rows] == favourite]
-    among = of_brand if len(of_brand) and rng.random() < LOYAL else rows
-    return int(rng.choice(among, p=appeal[among] / appeal[among].sum()))

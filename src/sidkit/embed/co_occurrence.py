@@ -25,6 +25,7 @@ from ..data.embeddings import open_embeddings
 from ..data.items import match
 from ..data.listing import files_of, readable
 from ..data.sequences import Sequences
+from ..data.source import id_name_of
 from ..data.write import write_vectors
 from ..errors import InputError, SpecError
 from ..files.address import Location, for_arrow
@@ -150,7 +151,8 @@ def blend_file(
             report.advance(len(chunk))
 
     facts = facts | {"d": d, "beside": k}
-    write_vectors(output, source.ids, parts(), d + k, {KEY: json.dumps(facts).encode()})
+    notes = {KEY: json.dumps(facts).encode()}
+    write_vectors(output, source.ids, parts(), d + k, notes, id_name_of(source) or "item_id")
     return facts | {"items": len(source.ids), "alone": int((~vectors.any(axis=1)).sum())}
 
 

@@ -46,11 +46,19 @@ class Choice:
 
 
 def embed_file(
-    ids: Any, texts: Any, output: Path, choice: Choice, unfinished: Path, progress: Progress, query: bool = False
+    ids: Any,
+    texts: Any,
+    output: Path,
+    choice: Choice,
+    unfinished: Path,
+    progress: Progress,
+    query: bool = False,
+    id_name: str = "item_id",
 ) -> dict[str, Any]:
     """Embed every text, write item_id and embedding to a Parquet file, and the encoder beside it.
 
-    Parts of the same texts and choice in the folder `unfinished` are not embedded again.
+    Parts of the same texts and choice in the folder `unfinished` are not embedded again. id_name: what the column of
+    ids is called in the items' file.
     """
     parts = Checkpoint(unfinished, _identity(ids, texts, [choice.model, choice.d, str(choice.folder), query]))
     encoder = _encoder(parts, texts, choice, progress)
@@ -61,7 +69,8 @@ def embed_file(
         if parts.load(f"part-{number}") is None:
             parts.save(f"part-{number}", {"rows": encoder.embed(part.to_pylist(), query)}, {})
         progress.advance(len(part))
-    empty = write_vectors(output, ids, (_rows(parts, number) for number in range(len(starts))), encoder.d)
+    rows = (_rows(parts, number) for number in range(len(starts)))
+    empty = write_vectors(output, ids, rows, encoder.d, id_name=id_name)
     encoder.save(beside(output))
     return {"items": len(ids), "d": encoder.d, "encoder": encoder.kind, "without_text": empty}
 

@@ -47,10 +47,10 @@ def tfidf(texts: Iterable[str | None], min_count: int = 2, max_features: int = 5
 
     frequent = np.flatnonzero(in_texts >= min_count)
     named = sorted((-int(in_texts[i]), term(int(i)), int(i)) for i in frequent)[:max_features]
-    kept = np.array([i for _, _, i in named], np.int64)
-    weighted = counted[:, kept].astype(np.float64)
+    selected = np.array([i for _, _, i in named], np.int64)
+    weighted = counted[:, selected].astype(np.float64)
     weighted.sort_indices()
-    idf = 1.0 + np.log((1.0 + n) / (1.0 + in_texts[kept]))
+    idf = 1.0 + np.log((1.0 + n) / (1.0 + in_texts[selected]))
     weighted.data = (1.0 + np.log(weighted.data)) * idf[weighted.indices]
     lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
     weighted.data /= np.repeat(lengths, np.diff(weighted.indptr))

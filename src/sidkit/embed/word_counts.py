@@ -12,6 +12,8 @@ from .words import IDEOGRAPH, counts, tokens
 
 __all__ = ["WordCounts"]
 
+COMMON = 0.6  # share of rows that have a word which they share
+
 Integers = NDArray[np.int64]
 
 
@@ -25,8 +27,8 @@ class WordCounts:
     def __init__(self, texts: Iterable[str | None]) -> None:
         token, rows, vocabulary, n = tokens(texts)
         meaningful = np.array([_is_meaningful(word) for word in vocabulary], bool)
-        kept = meaningful[token] if len(token) else np.zeros(0, bool)
-        self._count_all(token[kept], rows[kept], vocabulary, n)
+        used = meaningful[token] if len(token) else np.zeros(0, bool)
+        self._count_all(token[used], rows[used], vocabulary, n)
 
     @classmethod
     def of_tokens(cls, tokens: Integers, rows: Integers, vocabulary: list[str], n: int) -> WordCounts:
@@ -61,14 +63,14 @@ class WordCounts:
         total = int(sums.sum())
         return [self._top(t, c, _aligned(t, terms, sums) - c, total, top) for t, c in counted]
 
-    def shared(self, rows: ArrayLike, top: int = 5, share: float = 0.6) -> list[str]:
-        """The words that at least this share of the rows have, most informative first.
+    def shared(self, rows: ArrayLike, top: int = 5) -> list[str]:
+        """The words that at least the share COMMON of the rows have, most informative first.
 
         Informative is: in many of the rows and in few texts of the corpus, (rows with it) * log(n / texts with it).
         """
         inside = np.unique(np.asarray(rows, np.int64))
         term, count = self._count(inside, once=True)
-        common = count >= share * len(inside) - 1e-9
+        common = count >= COMMON * len(inside) - 1e-9
         term, count = term[common], count[common]
         score = count * np.log(self.counts.shape[0] / self.in_texts[term])
         return [self.vocabulary[term[i]] for i in np.argsort(-score, kind="stable")[:top]]

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..data.items import match, text_column
+from ..data.columns import Chosen
+from ..data.items import find_ids, match, text_column
 from ..errors import InputError
 from ..files.address import Location
 from ..geometry import unit
@@ -90,6 +91,7 @@ class Catalogue:
     texts: Any = None
     words: Words | None = None
     vectors: NDArray[np.float32] | None = None
+    chosen: tuple[Chosen, ...] = ()  # the column of ids that texts were joined by
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -109,6 +111,7 @@ def read(
     text: str = "title",
     vectors: Source | None = None,
     progress: Progress | None = None,
+    id_column: str | None = None,
 ) -> Catalogue:
     """Read and index all files; about six seconds for a million items with titles."""
     progress = progress or Silent()
@@ -129,7 +132,8 @@ def read(
         ids = pa.concat_arrays([ids, alone])
     names = _names(paths)
     sides = {key: _side(key, names[key], table, ids) for key, table in tables.items()}
-    texts = text_column(items, text, ids) if items else None
+    chosen = find_ids(items, id_column, ids, tables["a"].origin.id_column) if items else None
+    texts = text_column(items, text, ids, chosen.column) if items and chosen else None
     if texts is not None and not pc.any(pc.not_equal(texts, "")).as_py():
         raise InputError(f"no item of {sids} has a {text!r} in {items}; are these the same ids?")
     progress.start("index", len(ids))
@@ -137,7 +141,8 @@ def read(
     for side in sides.values():
         side.tree  # noqa: B018  built now, not at the first request
     progress.advance(len(ids))
-    return Catalogue(ids, sides, texts, words, _aligned(vectors, ids, progress) if vectors is not None else None)
+    aligned = _aligned(vectors, ids, progress) if vectors is not None else None
+    return Catalogue(ids, sides, texts, words, aligned, (chosen,) if chosen else ())
 
 
 def _names(paths: dict[str, Location]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from ..data.embeddings import Without
 from ..data.formats.parquet import ParquetEmbeddings
 from ..errors import InputError
 from ..files.address import Location, locate
+from ..sids.origin import Origin
 from .encode_task import encode_tasks, without_fitted_rows
 from .task import Task
 
@@ -28,12 +29,18 @@ class Encoded(NamedTuple):
 
 
 def encode_files(
-    rows: RayRows, fitted: FittedTokenizer, output: str | os.PathLike[str], template: str, drop: bool
+    rows: RayRows,
+    fitted: FittedTokenizer,
+    output: str | os.PathLike[str],
+    template: str,
+    drop: bool,
+    keep: tuple[str, ...] = (),
+    origin: Origin | None = None,
 ) -> Encoded:
     """Write the semantic IDs of every file of the rows (`RayRows.encode`)."""
     if rows.shape[1] != fitted.d:
         raise InputError(f"this tokenizer was fitted on {fitted.d}-dimensional rows; these have {rows.shape[1]}")
-    files = encode_tasks(fitted, rows.files, locate(output), template, rows.columns, drop)
+    files = encode_tasks(fitted, rows.files, locate(output), template, rows.columns, drop, keep, origin)
     length = _rows_by_file(rows.source)
     tasks = [
         Task("encode", payload=file, rows=length.get(file.path, 0), label=f"encoding {file.path}") for file in files

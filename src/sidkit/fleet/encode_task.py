@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from ..data.bad_rows import list_bad_rows
-from ..data.embeddings import Embeddings, open_embeddings, without
+from ..data.embeddings import open_embeddings, without
 from ..data.formats.parquet_file import empty_ids
+from ..data.kept import read_kept, read_kept_file
 from ..data.listing import is_parquet
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..progress import Progress
-from ..rows.checks import find_bad_rows
+from ..rows.checks import WithStandIns
+from ..sids.origin import Origin
 from ..sids.table import SidTable
 from ..tokenizer.windows import identity_of
 
@@ -40,6 +42,8 @@ class EncodeTask:
     column: str | None
     template: str
     drop: bool  # bad rows are left out and listed, or an error
+    keep: tuple[str, ...]  # further columns that are copied
+    origin: Origin
     digest: str  # of the tokenizer, the template and the file
 
 
@@ -50,15 +54,17 @@ def encode_tasks(
     template: str,
     columns: tuple[str | None, str | None],
     drop: bool,
+    keep: tuple[str, ...] = (),
+    origin: Origin | None = None,
 ) -> list[EncodeTask]:
     """One per file. Outputs have the names of the inputs, below the deepest folder common to all inputs."""
-    settings = identity_of(fitted, "") + template + "drop" * drop
+    settings = identity_of(fitted, "") + template + "drop" * drop + ",".join(keep)
     if len(paths) == 1 and output.suffix == ".parquet":
         targets: list[Location] = [output]
     else:
         targets = _targets(paths, output)
     return [
-        EncodeTask(path, target, *columns, template, drop, _digest(settings, path))
+        EncodeTask(path, target, *columns, template, drop, keep, origin or Origin(), _digest(settings, path))
         for path, target in zip(paths, targets, strict=True)
     ]
 
@@ -74,22 +80,32 @@ def encode_file(task: EncodeTask, fitted: FittedTokenizer, device: str, progress
     if finished is not None:
         return finished, True
     ids = empty_ids(task.path, task.id_column) if is_parquet(task.path) else None
-    if ids is not None:
-        table = SidTable(ids, np.empty((0, len(fitted.sizes)), np.int32), fitted.sizes)
+    codes = np.empty((0, len(fitted.sizes)), np.int32)
+    if ids is None:
+        ids, codes, more = _encoded(task, fitted, device, progress)
     else:
-        source = _without_bad_rows(task, open_embeddings(task.path, task.id_column, task.column))
-        table = SidTable(source.ids, fitted.encode(source, device=device, progress=progress), fitted.sizes)
-    table.to_parquet(task.target, task.template, {NOTE: task.digest})
+        more = read_kept_file(task.path, task.keep) if task.keep else None
+    table = SidTable(ids, codes, fitted.sizes, origin=task.origin)
+    table.to_parquet(task.target, task.template, {NOTE: task.digest}, more)
     return len(table), False
 
 
-def _without_bad_rows(task: EncodeTask, source: Embeddings) -> Embeddings:
-    """The source without its bad rows, where the task drops them; they are listed next to the output."""
-    bad = find_bad_rows(source) if task.drop else {}
-    if not bad:
-        return source
-    list_bad_rows(task.target, source, bad)
-    return without(source, sorted(bad))
+def _encoded(task: EncodeTask, fitted: FittedTokenizer, device: str, progress: Progress) -> tuple[Any, Any, Any]:
+    """Ids, codes and further columns of the file's rows, whose vectors are read once.
+
+    Where the task drops bad rows, they are listed beside the output.
+    """
+    source = open_embeddings(task.path, task.id_column, task.column)
+    if not task.drop:
+        return source.ids, fitted.encode(source, device=device, progress=progress), read_kept(source, task.keep)
+    rows = WithStandIns(source)
+    codes = fitted.encode(rows, device=device, progress=progress)
+    if not rows.bad:
+        return source.ids, codes, read_kept(source, task.keep)
+    bad = sorted(rows.bad)
+    list_bad_rows(task.target, source, {row: rows.bad[row] for row in bad})
+    good = without(source, bad)
+    return good.ids, np.delete(codes, bad, axis=0), read_kept(good, task.keep)
 
 
 def _targets(paths: Sequence[Location], folder: Location) -> list[Location]:

@@ -56,6 +56,8 @@ def on_ray(
     text = os.fspath(path)
     text = text if is_address(text) else os.path.abspath(text)
     source: Any = open_embeddings(text, id_column, column, ids=False)
+    if isinstance(source, ParquetEmbeddings):  # every file is read by the columns that were chosen in the first
+        id_column, column = source.parts[0].id_column, source.parts[0].column
     gpus = int(device.startswith("cuda"))
     session = Session(address, (workers or 1) * cpus)
     try:

@@ -48,7 +48,7 @@ class WorkerPool:
     def run(self, tasks: Sequence[Task], shared: Any, progress: Progress) -> list[Any]:
         """References to the results of tasks, in their order. An error in a task stops all of them."""
         if self.closed:
-            raise StoreError("the Ray workers that hold these rows were let go; call on_ray again")
+            raise StoreError("the Ray workers that held these rows were stopped; call on_ray again")
         states, given = [TaskState(task) for task in tasks], self.ray.put(shared)
         try:
             while not all(state.done for state in states):

@@ -31,6 +31,7 @@ from ..geometry import Array
 from ..progress import Progress, Silent
 from ..rows.seam import Carrier, Sums, choose
 from ..rows.sources import Source
+from ..sids.origin import Origin
 from ..sids.quality import Occupancy, figures_of
 from .encode import Encoded, encode_files
 from .pool import WorkerPool
@@ -156,13 +157,16 @@ class RayRows:
         output: str | os.PathLike[str],
         template: str = "letters",
         bad_rows: str = "error",
+        keep: Sequence[str] = (),
+        origin: Origin | None = None,
     ) -> Encoded:
         """Write the semantic IDs of every file to a file of the same name in a folder, in the same order, with ids.
 
         A file that was finished before, from the same input by the same tokenizer, is not done again. For one input,
         output may name a .parquet file instead. bad_rows="drop" leaves them out and lists them next to the output.
+        keep: further columns of the inputs to copy; origin: the note on what the files are made from.
         """
-        return encode_files(self, fitted, output, template, bad_rows == "drop")
+        return encode_files(self, fitted, output, template, bad_rows == "drop", tuple(keep), origin)
 
     def bad_rows(self) -> dict[int, str]:
         """Index of the row -> what is wrong with it, for every row that cannot be used."""

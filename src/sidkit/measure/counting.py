@@ -50,9 +50,9 @@ def counted_by_token(
     beams: int = 30,
     progress: Progress | None = None,
 ) -> dict[str, float]:
-    """How well SIDs are found by their tokens' chances given the first token of the last item (see `chances`).
+    """How well tokens' chances given the first token of the last item predict SIDs (see `chances`).
 
-    codes: (n, levels). SIDs are found by beam search. One that g items share counts 1/g, as in the `expected` reading
+    codes: (n, levels). SIDs are ranked by beam search. One that g items share counts 1/g, as in the `expected` reading
     of a model's figures.
     """
     array = require_codes(codes, sizes)
@@ -67,7 +67,7 @@ def counted_by_token(
 
 
 def held_out(sequences: Sequences, split: Literal["test", "valid"]) -> tuple[Integers, Integers]:
-    """(before, item): of every sequence that has one, the item to be found and the item before it."""
+    """(before, item): of every sequence that has one, the item to predict and the item before it."""
     if (sequences.rows < 0).any():
         raise InputError("items without a semantic ID have to be left out of the sequences first")
     _, position = sequences.held_out({"valid": 2, "test": 1}[split])

@@ -24,7 +24,7 @@ __all__ = ["judge", "judge_counting", "judge_neighbours"]
 
 def judge(
     table: SidTable,
-    sequences: str | PathLike[str] | None = None,
+    sequences: Sequences | str | PathLike[str] | None = None,
     embeddings: Embeddings | None = None,
     categories: Sequence[str] | None = None,
     *,
@@ -38,16 +38,18 @@ def judge(
 ) -> dict[str, Any]:
     """All that the inputs allow: "behaviour", "counting", "neighbours" and "categories", each a dict.
 
-    behaviour     `prefix_agreement`, from a Parquet file of sequences: over all their steps or, with held_out, over
+    behaviour     `prefix_agreement`, from sequences or their file: over all their steps or, with held_out, over
                   those into the last two items of each, for SIDs that were made from the others (`sidkit blend`)
     counting      `counted` and `counted_by_token` of the same sequences, in validation; and users, those who have an
-                  item to be found (left out if nobody has)
+                  item to predict (left out if nobody has)
     neighbours    `neighbour_agreement`, from the items' vectors, joined by id; and items_without_vector
     categories    `purity` of whole category paths, one per item of the table
     """
     facts: dict[str, Any] = {"items": len(table), "sizes": list(table.sizes)}
     if sequences is not None:
-        visits = read_sequences(sequences, table.ids, sequence_column)
+        visits = (
+            sequences if isinstance(sequences, Sequences) else read_sequences(sequences, table.ids, sequence_column)
+        )
         judged = visits.known().tail(3) if held_out else visits
         facts["behaviour"] = prefix_agreement(table.codes, table.sizes, judged, categories, separator)
         counting = judge_counting(table, visits, progress)

@@ -22,7 +22,7 @@ def labels_at(*cuts: int) -> dict[str, str]:
 
 
 def mean_figures(rank: NDArray[np.int64], share: Any = 1.0) -> dict[str, float]:
-    """The mean figures of targets found at these ranks, counted from 0; each target counts with its share."""
+    """The mean figures of targets at these ranks, counted from 0; each target counts with its share."""
     figures: dict[str, float] = {}
     for cut in CUTS:
         hit = (rank < cut) * share

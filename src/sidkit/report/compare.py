@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..data.inputs import as_rows
+from ..data.joint import item_rows
 from ..errors import StoreError
 from ..progress import Progress, Silent
 from ..rows.work import work_of_fit
@@ -34,43 +36,51 @@ def compare(
     """Fit every tokenizer with every seed, keep the models in a folder, and measure them.
 
     A run whose spec, seed and data fingerprint match one in the folder is reused. A path is a fitted tokenizer; it is
-    measured as it is.
+    measured as it is. Of items and queries that are fitted together (`Joint`), items alone are measured.
     """
     report = progress or Silent()
     stages = [stage for spec in tokenizers.values() if isinstance(spec, Tokenizer) for stage in spec.stages]
     rows = as_rows(X, device=device, progress=report, work=len(seeds) * work_of_fit(stages))
     data, reused = fingerprint(rows), 0
+    spans: dict[str, tuple[int, int]] = dict(getattr(X, "spans", {}))
+    roles = {role: last - first for role, (first, last) in spans.items()}
     figures: dict[str, list[Mapping[str, Any]]] = {label: [] for label in tokenizers}
     folders: dict[str, list[Path]] = {label: [] for label in tokenizers}
     for label, tokenizer in tokenizers.items():
         if isinstance(tokenizer, Path):
             fitted = load(tokenizer)
-            figures[label].append(quality(fitted.encode(rows, device=device, progress=report), fitted.sizes))
+            codes = fitted.encode(rows, device=device, progress=report)
+            figures[label].append(quality(codes[item_rows(spans)], fitted.sizes))
             folders[label].append(tokenizer)
             continue
         for seed in seeds:
             run = folder / f"{label}-{_spec_digest(tokenizer)}-{data[:8]}-seed{seed}"
-            facts = _saved_facts(run, tokenizer, data, seed)
+            facts = _saved_facts(run, tokenizer, data, roles, seed)
             if facts is None:
                 report.start(f"{label}, seed {seed}", 0)
-                tokenizer.fit(rows, seed=seed, device=device, progress=report).save(run)
+                fitted = tokenizer.fit(rows, seed=seed, device=device, progress=report)
+                replace(fitted, roles=spans).save(run)
                 facts = dict(load(run).facts)
             else:
                 reused += 1
             figures[label].append(facts["quality"])
             folders[label].append(run)
-    return Comparison(figures, seeds, reused, folders)
+    return Comparison(figures, seeds, reused, folders, roles)
 
 
 def _spec_digest(tokenizer: Tokenizer) -> str:
     return hashlib.sha256(json.dumps(to_plain(tokenizer.stages)).encode()).hexdigest()[:8]
 
 
-def _saved_facts(run: Path, tokenizer: Tokenizer, data: str, seed: int) -> dict[str, Any] | None:
-    """The facts of a run on disk; None unless it is complete and of this spec, data and seed."""
+def _saved_facts(
+    run: Path, tokenizer: Tokenizer, data: str, roles: Mapping[str, int], seed: int
+) -> dict[str, Any] | None:
+    """The facts of a run on disk; None unless it is complete and of this spec, data, roles and seed."""
     try:
         fitted = load(run)
     except StoreError:
         return None
-    same = fitted.spec == tokenizer and fitted.seed == seed and fitted.facts.get("data_fingerprint") == data
-    return dict(fitted.facts) if same and "quality" in fitted.facts else None
+    facts = dict(fitted.facts)
+    same_data = facts.get("data_fingerprint") == data and facts.get("roles", {}) == roles
+    same = fitted.spec == tokenizer and fitted.seed == seed and same_data
+    return facts if same and "quality" in facts else None

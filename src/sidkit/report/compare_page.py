@@ -7,6 +7,7 @@ from html import escape
 from statistics import mean, stdev
 from typing import Any
 
+from ..data.joint import ITEMS
 from ..sids.metrics import Metric
 from .comparison import Comparison
 from .contenders import Contender
@@ -35,7 +36,8 @@ def compare_page(
         ("pairs", "What one separates", section("pairs", "What one separates and another merges", _pairs(pairs))),
     ]
     seeds = f"seed{'s' if len(comparison.seeds) > 1 else ''} {', '.join(map(str, comparison.seeds))}"
-    subtitle = f"{len(contenders[0].table):,} items · {len(contenders)} tokenizers · {seeds}"
+    others = "".join(f" · fitted with {n:,} {role}" for role, n in comparison.roles.items() if role != ITEMS)
+    subtitle = f"{len(contenders[0].table):,} items{others} · {len(contenders)} tokenizers · {seeds}"
     return page(name, "Semantic ID comparison", subtitle, sections)
 
 
@@ -69,7 +71,7 @@ def _lead(alone: Mapping[str, Sequence[float]]) -> tuple[str, list[tuple[str, st
         return f"{headline} Its lead over {second} rests on one seed; run more seeds to know whether it holds.", numbers
     if lead > 2 * std:
         return f"{headline} Its lead over {second} is larger than the differences between seeds.", numbers
-    tie = f"{best} and {second} cannot be told apart: the lead is less than twice the standard deviation over seeds."
+    tie = f"{best} and {second} do not differ clearly: the lead is less than twice the standard deviation over seeds."
     return tie, numbers
 
 

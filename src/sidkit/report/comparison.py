@@ -38,6 +38,7 @@ class Comparison:
     seeds: Sequence[int]
     reused: int = 0  # runs that were on disk already
     folders: Mapping[str, Sequence[Path]] = field(default_factory=dict)  # of the fitted tokenizers
+    roles: Mapping[str, int] = field(default_factory=dict)  # of a joint fit: role -> its rows; figures count items
 
     def levels(self) -> int:
         """Levels of the tokenizer that has most."""
@@ -111,9 +112,13 @@ class Comparison:
             for label in self.figures
         ]
 
-    def json(self, pairs: Sequence[Mapping[str, Any]] | None = None) -> str:
-        """Every figure of every run and, where given, what each separates of what another merges (`pairs_of`)."""
-        facts = {"seeds": list(self.seeds), "figures": self.figures}
+    def json(self, pairs: Sequence[Mapping[str, Any]] | None = None, more: Mapping[str, Any] | None = None) -> str:
+        """Every figure of every run and, where given, what each separates of what another merges (`pairs_of`).
+
+        more: further entries.
+        """
+        facts = {"seeds": list(self.seeds), "figures": self.figures, **(more or {})}
+        facts |= {"roles": self.roles} if self.roles else {}
         return json.dumps(facts if pairs is None else facts | {"pairs": pairs}, indent=1)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..data.embeddings import Embeddings
 from ..data.items import match
+from ..data.sequences import Sequences
 from ..errors import InputError
 from ..measure.carryover import carryover
 from ..measure.judge import judge
@@ -54,7 +55,7 @@ def gather(
     fitted: FittedTokenizer | None = None,
     embeddings: Embeddings | None = None,
     texts: Sequence[str] | None = None,
-    sequences: str | PathLike[str] | None = None,
+    sequences: Sequences | str | PathLike[str] | None = None,
     categories: Sequence[str] | None = None,
     map_by: str = "auto",
     progress: Progress | None = None,

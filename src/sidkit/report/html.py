@@ -24,10 +24,11 @@ __all__ = [
     "verdict_box",
 ]
 
+SHORT = 120  # characters
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, str, str]], foot: str = "") -> str:
+def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, str, str]]) -> str:
     """A document of (anchor, name in the contents, HTML) sections; the first comes before the contents."""
     palette = "".join(f" --t{i}: {colour};" for i, colour in enumerate(COLOURS))
     style = f":root {{{palette} }}\n" + files(__package__).joinpath("page.css").read_text("utf-8")
@@ -56,7 +57,7 @@ def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, s
 <nav aria-label="Contents">{links}</nav>
 {rest}
 </main>
-<footer>{foot}Made by sidkit {__version__}. This page is self-contained: it has no script and fetches nothing.</footer>
+<footer>Made by sidkit {__version__}. This page is self-contained: it has no script and fetches nothing.</footer>
 </body>
 </html>
 """
@@ -108,9 +109,9 @@ def _cell(cell: str) -> str:
     return cell if cell.startswith("<td") else f"<td>{cell}</td>"
 
 
-def short(text: str, most: int = 120) -> str:
+def short(text: str) -> str:
     """A text cut to a line or two, escaped."""
-    return escape(text if len(text) <= most else text[: most - 1].rstrip() + "…")
+    return escape(text if len(text) <= SHORT else text[: SHORT - 1].rstrip() + "…")
 
 
 def chips(words: Iterable[str]) -> str:

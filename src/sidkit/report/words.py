@@ -60,7 +60,7 @@ LOOK_FOR = _on_one_line(
             is a token that separates little; a curve that reaches zero early shows codes that are never used.""",
         "centroids": """
             later levels that cover the plane as the first one does. A dense cluster of one level's points is a codebook
-            whose centroids repeat each other. All levels are placed in one fit.""",
+            whose centroids repeat each other. All levels are mapped in one fit.""",
         "behaviour": """
             a first bar well above the others. It is how often both items of a step share the prefix, in {transitions:,}
             steps from one item to the next. Level by level it is {lifts} times what a popular item would give.""",

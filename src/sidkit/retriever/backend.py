@@ -1,6 +1,6 @@
 """Which implementation computes: Triton kernels where they serve the model, else plain torch, compiled on a GPU.
 
-The one place where that is decided, for training and for beam search; both sides of each choice are modules below this.
+Only this module decides it, for training and for beam search; both sides of each choice are modules below it.
 """
 
 from __future__ import annotations

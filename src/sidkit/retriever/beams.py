@@ -21,7 +21,7 @@ from .model import Shape, Weights
 from .network import decoder_bias, embed
 from .search_blocks import SearchBlocks
 
-__all__ = ["Beams", "Decoder", "beam_search", "free_search", "stacked_search"]
+__all__ = ["Beams", "Decoder", "beam_search", "stacked_search"]
 
 Tensor = Any
 MATRICES = ("decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo")
@@ -83,12 +83,6 @@ def stacked_search(
 def beam_search(weights: Weights, shape: Shape, trie: DeviceTrie, tokens: Tensor, beams: int) -> Beams:
     """The best SIDs of the trie for histories (n, W) of tokens, 0 being padding."""
     best = stacked_search(weights, shape, trie, tokens[None], beams)
-    return Beams(best.leaf[0], best.score[0])
-
-
-def free_search(weights: Weights, shape: Shape, trie: DeviceTrie, tokens: Tensor, beams: int) -> Beams:
-    """The best token sequences, SIDs or not; those that are no SID have leaf -1."""
-    best = stacked_search(weights, shape, trie, tokens[None], beams, constrained=False)
     return Beams(best.leaf[0], best.score[0])
 
 

@@ -127,9 +127,9 @@ def from_state(state: Mapping[str, Any], shape: Shape) -> Weights:
     return {name: value.detach().clone()[None].contiguous() for name, value in weights.items()}
 
 
-def to_state(weights: Weights, shape: Shape, run: int = 0) -> dict[str, Any]:
-    """The state_dict of one run, named as transformers names it (without the tied copies)."""
-    w = {name: value[run].detach().cpu() for name, value in weights.items()}
+def to_state(weights: Weights, shape: Shape) -> dict[str, Any]:
+    """The state_dict of the first run, named as transformers names it (without the tied copies)."""
+    w = {name: value[0].detach().cpu() for name, value in weights.items()}
     state: dict[str, Any] = {"shared.weight": w["shared"]}
     for side, parts in (("encoder", 2), ("decoder", 3)):
         state[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"] = w[f"{side}.bias"]

@@ -40,6 +40,7 @@ __all__ = [
 Tensor = Any
 EPSILON = 1e-6
 FORBIDDEN = -1e9
+FARTHEST = 128  # positions apart, beyond which all share a bucket
 EXACT = ("shared", "encoder.bias", "decoder.bias", "encoder.norm", "decoder.norm", "encoder.final", "decoder.final")
 DECODER = ("decoder.norm", "decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo", "cross.kv")
 
@@ -66,8 +67,8 @@ def norm(x: Tensor, scale: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * scale[:, None]
 
 
-def bucket(distance: Tensor, both_sides: bool, buckets: int, farthest: int = 128) -> Tensor:
-    """T5's relative position buckets: exact up to half of them, logarithmic beyond."""
+def bucket(distance: Tensor, both_sides: bool, buckets: int) -> Tensor:
+    """T5's relative position buckets: exact up to half of them, logarithmic beyond, up to FARTHEST."""
     first = torch.zeros_like(distance)
     if both_sides:
         buckets //= 2
@@ -76,7 +77,7 @@ def bucket(distance: Tensor, both_sides: bool, buckets: int, farthest: int = 128
     else:
         distance = (-distance).clamp(min=0)
     exact = buckets // 2
-    far = exact + (torch.log(distance.float() / exact) / math.log(farthest / exact) * (buckets - exact)).long()
+    far = exact + (torch.log(distance.float() / exact) / math.log(FARTHEST / exact) * (buckets - exact)).long()
     return first + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
 
 

@@ -52,6 +52,6 @@ def save_run(checkpoint: Checkpoint, stack: Stack, index: int, outcome: Outcome)
     """Weights, moments and step of a run, the weights of its best epoch, and its log."""
     first, second = stack.moments_of(index)
     parts = {"now": stack.weights_of(index), "first": first, "second": second, "best": outcome.weights}
-    arrays = {f"{part}/{name}": value.cpu().numpy() for part, held in parts.items() for name, value in held.items()}
+    arrays = {f"{part}/{name}": value.cpu().numpy() for part, named in parts.items() for name, value in named.items()}
     facts = {name: getattr(outcome, name) for name in FIELDS}
     checkpoint.save(outcome.run.key, arrays, facts | {"step": int(stack.step[index])})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,16 @@ from ..progress import Progress, Silent
 from .seam import CHUNK
 from .sources import Source, Wrapped
 
-__all__ = ["NAMED", "Checked", "bad_rows_error", "complaint", "find_bad_rows", "refused", "require_good_rows"]
+__all__ = [
+    "NAMED",
+    "Checked",
+    "WithStandIns",
+    "bad_rows_error",
+    "complaint",
+    "find_bad_rows",
+    "refused",
+    "require_good_rows",
+]
 
 NAMED = 3  # bad rows that an error names
 
@@ -44,7 +53,18 @@ def find_bad_rows(
 def require_good_rows(
     source: Source, progress: Progress | None = None, look: Look | None = None, dtype: Any = None
 ) -> None:
-    """An error that counts the bad rows and names the first few, if there are any. Rows once checked are not read."""
+    """An error that counts the bad rows and names the first few, if there are any. Rows once checked are not read.
+
+    Of a source made of others (`through`), each is checked once, however often its rows come, unless look is given.
+    """
+    if look is None and (through := getattr(source, "through", None)) is not None:
+
+        def checked(part: Source) -> Source:
+            require_good_rows(part, progress, dtype=dtype)
+            return part
+
+        through(checked)
+        return
     if getattr(source, "checked", False) and look is None and dtype in (None, source.dtype):
         (progress or Silent()).advance(source.shape[0])
         return
@@ -64,6 +84,34 @@ class Checked(Wrapped):
             if not _usable(_as(x, self.computed_in)).all():
                 require_good_rows(self.source, dtype=self.computed_in)
             yield x
+
+
+@dataclass(frozen=True, eq=False)
+class WithStandIns(Wrapped):
+    """A source whose bad rows are recorded as they are read; the first unit vector stands in for each.
+
+    One pass can then compute with the rows and find the bad ones, whose results the caller leaves out.
+    """
+
+    bad: dict[int, str] = field(default_factory=dict)  # index of a row that was read -> what is wrong with it
+    checked = True
+
+    def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
+        for x in self.source.chunks(size, start):
+            yield self._replaced(x, np.arange(start, start + len(x)))
+            start += len(x)
+
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self._replaced(self.source.take(indices), indices)
+
+    def _replaced(self, x: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
+        rows = np.flatnonzero(~_usable(x))
+        if not len(rows):
+            return x
+        self.bad.update((int(indices[row]), complaint(x[row])) for row in rows)
+        x = x.copy()
+        x[rows] = np.eye(1, x.shape[1], dtype=x.dtype)
+        return x
 
 
 def bad_rows_error(source: Source, bad: Mapping[int, str]) -> BadRowsError:

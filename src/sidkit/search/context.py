@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Integers = NDArray[np.int64]
+COUNTED = 200  # latest clicks for a query, among which the most frequent items are taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +135,8 @@ class UserSids:
         longest, _ = self.clicks.latest(rows, max(self.short, self.long))
         if self.others is not None:
             cold = np.flatnonzero((longest < 0).all(1))
-            longest[cold] = by_count(self.others.latest(rows[cold], longest.shape[1])[0])
+            counted = by_count(self.others.latest(rows[cold], max(longest.shape[1], COUNTED))[0])
+            longest[cold] = counted[:, counted.shape[1] - longest.shape[1] :]
         parts = []
         for count in (self.short, self.long):
             items = longest[:, longest.shape[1] - count :]

@@ -27,7 +27,7 @@ from .model.model import SearchModel
 from .pairs import Pairs
 from .ranking import Counters
 
-__all__ = ["BASELINES", "MODEL", "Evaluation", "Vectors", "data_of", "evaluate"]
+__all__ = ["BASELINES", "MODEL", "AlignedVectors", "Evaluation", "data_of", "evaluate"]
 
 MODEL = "semantic IDs"
 BASELINES = ("BM25", "nearest", "counting")
@@ -36,7 +36,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Vectors:
+class AlignedVectors:
     """Embeddings with ids, as `open_embeddings` gives them: of the shop's items and queries."""
 
     items: Any
@@ -83,13 +83,13 @@ class Evaluation:
 def data_of(model: SearchModel, shop: Any, left_out: Any = None) -> SearchData:
     """A shop with the SIDs that a model was trained on; queries that it does not know are encoded."""
     codes = model.query_codes(shop.queries.column("query").to_pylist())
-    return SearchData.joined(shop, model.stored.table, codes, left_out)
+    return SearchData.joined(shop, model.parts.table, codes, left_out)
 
 
 def evaluate(
     model: SearchModel,
     data: SearchData,
-    vectors: Vectors | None = None,
+    vectors: AlignedVectors | None = None,
     beams: int | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -111,7 +111,7 @@ def evaluate(
 
 
 def _baselines(
-    data: SearchData, vectors: Vectors | None, cut: int, report: Progress
+    data: SearchData, vectors: AlignedVectors | None, cut: int, report: Progress
 ) -> dict[str, Callable[[Integers], Integers]]:
     """By name, what gives the lists (n, cut) of query rows (n,)."""
     texts, queries = data.items.column("text").to_pylist(), data.corpus.queries
@@ -148,8 +148,8 @@ def _matched(source: Any, ids: Any, noun: str) -> NDArray[np.float32]:
 
 
 def _require_same_items(model: SearchModel, data: SearchData) -> None:
-    if len(model.stored.table) != len(data.table) or not model.stored.table.ids.equals(data.table.ids):
+    if len(model.parts.table) != len(data.table) or not model.parts.table.ids.equals(data.table.ids):
         raise InputError(
-            f"the model was trained on {len(model.stored.table):,} items, of which the shop has {len(data.table):,}, "
+            f"the model was trained on {len(model.parts.table):,} items, of which the shop has {len(data.table):,}, "
             "perhaps in another order; evaluate it on the shop that it was trained on"
         )

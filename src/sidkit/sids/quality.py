@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .coherence import coherence
 from .prefixes import prefix_numbers, require_codes
 
-__all__ = ["Occupancy", "entropy_bits", "figures_of", "gini", "occupancy_of", "perplexity", "quality"]
+__all__ = ["Occupancy", "entropy_bits", "figures_of", "gini", "occupancy_of", "quality"]
 
 
 def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, Any]:
@@ -109,11 +109,6 @@ def _added(parts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[
     times = np.zeros(len(values), np.int64)
     np.add.at(times, which, np.concatenate([count for _, count in parts]))
     return values, times
-
-
-def perplexity(counts: NDArray[Any]) -> float:
-    """2 to the entropy of the frequencies: the number of codes in effective use."""
-    return float(2.0 ** entropy_bits(counts))
 
 
 def entropy_bits(counts: NDArray[Any]) -> float:

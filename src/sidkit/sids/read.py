@@ -14,6 +14,7 @@ from ..data.listing import files_of
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..files.seal import check_seal
+from .origin import ORIGIN, Origin
 
 __all__ = ["read_codes"]
 
@@ -52,11 +53,18 @@ def _one_table(parts: Sequence[tuple[Location, Any]]) -> Any:
             if ours != theirs:
                 noun = key.decode().partition(".")[2]
                 raise InputError(f"{first} and {file} differ in their {noun}: {_said(ours)} and {_said(theirs)}")
+    origins = [Origin.read((one.schema.metadata or {}).get(ORIGIN), file) for file, one in parts]
+    for (file, _), origin in zip(parts, origins, strict=True):
+        if origin.tokenizer_digest != origins[0].tokenizer_digest:
+            names = f"{origins[0].tokenizer or 'an unknown one'} and {origin.tokenizer or 'an unknown one'}"
+            raise InputError(f"{first} and {file} were made by different tokenizers: {names}")
+    notes = {key: value for key, value in notes.items() if key != ORIGIN} | Origin.common(origins).note()
     filled = [part for _, part in parts if len(part)]
     try:
-        return pa.concat_tables(filled).replace_schema_metadata(notes) if len(filled) > 1 else (filled or [table])[0]
+        joined = pa.concat_tables(filled) if len(filled) > 1 else (filled or [table])[0]
     except pa.ArrowInvalid as error:
         raise InputError(f"{first} and the files beside it differ in their columns: {error}") from error
+    return joined.replace_schema_metadata(notes)
 
 
 def _said(note: bytes | None) -> str:

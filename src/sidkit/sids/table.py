@@ -21,6 +21,7 @@ from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
 from ..files.address import Remote, locate, replacing
 from ..files.seal import BLANK_SEAL, seal
+from .origin import ORIGIN, Origin
 from .prefixes import PrefixIndex
 from .read import read_codes
 from .template import TEMPLATES, Template, read_sid, template_named
@@ -34,11 +35,19 @@ class SidTable:
     """Items and their codes. A SID maps to a list of items, never to one.
 
     ids: n different strings or integers; codes: (n, levels) from 0; sizes: codewords per level;
-    template: how its SIDs are written.
+    template: how its SIDs are written; origin: what they were made from.
     """
 
-    def __init__(self, ids: Any, codes: Any, sizes: Sequence[int], template: Template | str = "letters") -> None:
+    def __init__(
+        self,
+        ids: Any,
+        codes: Any,
+        sizes: Sequence[int],
+        template: Template | str = "letters",
+        origin: Origin | None = None,
+    ) -> None:
         self.template = template_named(template)
+        self.origin = origin or Origin()
         self.ids = _id_array(ids)
         self.codes = _code_array(codes)
         self.sizes = tuple(int(size) for size in sizes)
@@ -95,10 +104,6 @@ class SidTable:
         prefixes = self.codes[self._index.rows[bounds[:-1]], :level].tolist()
         return dict(zip(map(tuple, prefixes), np.diff(bounds).tolist(), strict=True))
 
-    def to_table(self, template: Template | str | None = None) -> Any:
-        """As an Arrow table: item_id, codes (list of int32), sid."""
-        return self._rows(0, len(self), self._form(template))
-
     def _form(self, template: Template | str | None) -> Template:
         return self.template if template is None else template_named(template)
 
@@ -111,26 +116,27 @@ class SidTable:
             "codes": pa.ListArray.from_arrays(offsets, pa.array(codes.ravel())),
             "sid": _strings(codes, self.sizes, template),
         }
-        notes = {"sidkit.sizes": json.dumps(self.sizes), "sidkit.template": json.dumps(asdict(template))}
-        return pa.table(columns).replace_schema_metadata(notes)
+        notes = {b"sidkit.sizes": json.dumps(self.sizes), b"sidkit.template": json.dumps(asdict(template))}
+        return pa.table(columns).replace_schema_metadata(notes | self.origin.note())
 
     def to_parquet(
         self,
         path: str | Path | Remote,
         template: Template | str | None = None,
         notes: Mapping[str, str] | None = None,
+        more: Any = None,
     ) -> None:
         """Write item_id, codes and sid, a row group at a time; the file appears whole or not at all.
 
         path: of this machine, or an address such as s3://bucket/sids.parquet; notes go into the file's metadata.
+        more: an Arrow table of further columns, with a row for every item.
         """
-        form = self._form(template)
-        schema = self._rows(0, 0, form).schema
+        schema = self._part(0, 0, template, more).schema
         schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
         with replacing(locate(path)) as temporary:
             with pq.ParquetWriter(temporary, schema, compression="zstd") as file:
                 for start in range(0, len(self), ROW_GROUP):
-                    file.write_table(self._rows(start, start + ROW_GROUP, form))
+                    file.write_table(self._part(start, start + ROW_GROUP, template, more))
                 file.add_key_value_metadata(BLANK_SEAL)
             seal(temporary)
 
@@ -145,13 +151,19 @@ class SidTable:
         table = read_codes(path)
         codes = _matrix_of(table.column("codes"), str(path))
         notes = table.schema.metadata or {}
-        kept = notes.get(b"sidkit.sizes")
+        note = notes.get(b"sidkit.sizes")
         if sizes is None:
-            sizes = (
-                _kept_sizes(kept, path) if kept else [int(column.max()) + 1 for column in codes.T] if len(codes) else []
-            )
-        form = _kept_template(notes.get(b"sidkit.template"), path)
-        return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form)
+            sizes = _noted_sizes(note, path) if note else [int(column.max()) + 1 for column in codes.T if len(codes)]
+        form = _noted_template(notes.get(b"sidkit.template"), path)
+        origin = Origin.read(notes.get(ORIGIN), path)
+        return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form, origin)
+
+    def _part(self, start: int, stop: int, template: Template | str | None, more: Any) -> Any:
+        """Some of the rows as an Arrow table, with further columns where there are any."""
+        rows = self._rows(start, stop, self._form(template))
+        for name in more.column_names if more is not None else ():
+            rows = rows.append_column(more.schema.field(name), more.column(name).slice(start, len(rows)))
+        return rows
 
     @cached_property
     def _index(self) -> PrefixIndex:
@@ -162,7 +174,7 @@ class SidTable:
         return {str(item): row for row, item in enumerate(self.ids.to_pylist())}
 
 
-def _kept_sizes(text: bytes, path: Any) -> list[int]:
+def _noted_sizes(text: bytes, path: Any) -> list[int]:
     try:
         sizes = [int(size) for size in json.loads(text)]
     except (ValueError, TypeError, OverflowError):
@@ -170,7 +182,7 @@ def _kept_sizes(text: bytes, path: Any) -> list[int]:
     return sizes
 
 
-def _kept_template(text: bytes | None, path: Any) -> Template:
+def _noted_template(text: bytes | None, path: Any) -> Template:
     if text is None:
         return TEMPLATES["letters"]
     try:

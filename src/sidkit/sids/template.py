@@ -82,8 +82,8 @@ class Template:
 
     def _blanks(self, text: str) -> str:
         """A text without blanks around it, with those that a SID has: they are lost when it is copied."""
-        whole = self.write((0,))
-        return whole[: len(whole) - len(whole.lstrip())] + text + whole[len(whole.rstrip()) :]
+        written = self.write((0,))
+        return written[: len(written) - len(written.lstrip())] + text + written[len(written.rstrip()) :]
 
     def _around(self, level: int) -> list[str]:
         """What stands before and after the code of a level (from 0)."""
@@ -114,15 +114,15 @@ def template_named(name: str | Template) -> Template:
     return Template(name)
 
 
-def read_sid(text: str, own: Template | None = None) -> tuple[int, ...]:
-    """The codes of a SID or of a prefix, written in its table's own form, in a preset's, or as numbers."""
-    own = own or TEMPLATES["letters"]
-    for form in dict.fromkeys((own, *TEMPLATES.values())):
+def read_sid(text: str, first: Template | None = None) -> tuple[int, ...]:
+    """The codes of a SID or of a prefix, written by the template `first`, by a preset, or as numbers."""
+    first = first or TEMPLATES["letters"]
+    for form in dict.fromkeys((first, *TEMPLATES.values())):
         try:
             codes = form.parse(text)
         except InputError:
             continue
         if codes:
             return codes
-    forms = dict.fromkeys((own.example(), TEMPLATES["letters"].example(), TEMPLATES["plain"].example()))
+    forms = dict.fromkeys((first.example(), TEMPLATES["letters"].example(), TEMPLATES["plain"].example()))
     raise InputError(f"cannot read {text!r} as a semantic ID; expected the form {' or '.join(forms)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from ..data.joint import item_rows
 from ..sids.metrics import metrics_for
 from ..sids.quality import quality
 from .spec import to_plain
@@ -24,24 +25,20 @@ class MeasuresItself(Protocol):
 
 
 def facts_of(fitted: FittedTokenizer) -> dict[str, Any]:
-    """Facts of the fit: its rows, their fingerprint, the quality of their codes."""
+    """Facts of the fit: its rows, their fingerprint, the quality of their codes (of a joint fit, the items')."""
     rows = fitted.fitted_rows
     if rows is None:
         return {}
-    figures = rows.quality() if isinstance(rows, MeasuresItself) else quality(_item_codes(fitted), fitted.sizes)
+    if isinstance(rows, MeasuresItself):
+        figures = rows.quality()
+    else:
+        figures = quality(rows.codes()[item_rows(fitted.roles)], fitted.sizes)
     facts = {"rows": rows.shape[0], "data_fingerprint": fitted.data_fingerprint, "quality": figures}
     if fitted.roles:
         facts["roles"] = {role: last - first for role, (first, last) in fitted.roles.items()}
+    if fitted.columns:
+        facts["columns"] = {role: dict(columns) for role, columns in fitted.columns.items()}
     return facts
-
-
-def _item_codes(fitted: FittedTokenizer) -> Any:
-    """The tokens of the rows that quality is measured on: of a joint fit, the items alone."""
-    codes = fitted.fit_codes
-    if codes is None or not fitted.roles:
-        return codes
-    first, last = fitted.roles.get("items", next(iter(fitted.roles.values())))
-    return codes[first:last]
 
 
 def model_card(fitted: FittedTokenizer, name: str) -> str:
@@ -63,6 +60,9 @@ def model_card(fitted: FittedTokenizer, name: str) -> str:
     if "rows" in facts:
         rows = " and ".join(f"{count:,} {role}" for role, count in facts.get("roles", {"rows": facts["rows"]}).items())
         lines += [f"| fitted on | {rows}, fingerprint `{facts['data_fingerprint'][:16]}` |"]
+    for role, columns in facts.get("columns", {}).items():
+        names = ", ".join(f"{name} `{column}`" for name, column in columns.items() if column)
+        lines += [f"| columns of {role} | {names} |"] if names else []
     figures = facts.get("quality", {})
     for metric in metrics_for("card", figures):
         label = f"{metric.label} by level" if metric.per_level else metric.label

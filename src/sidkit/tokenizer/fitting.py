@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from ..data.inputs import as_rows, as_source, is_rows
+from ..data.joint import ITEMS
+from ..data.source import chosen_columns
 from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint
 from ..rows.seam import Rows
@@ -24,19 +26,20 @@ __all__ = ["FitResult", "fit_stages"]
 
 @runtime_checkable
 class DeviceTensor(Protocol):
-    """A tensor that tells whether it is on a GPU, as torch's do."""
+    """A tensor that knows whether it is on a GPU, as torch's do."""
 
     @property
     def is_cuda(self) -> bool: ...
 
 
 class FitResult(NamedTuple):
-    """The fitted stages, the rows after all of them, the fingerprint of the data, and the rows of each role."""
+    """The fitted stages, the rows after all of them, the fingerprint of the data; by role its rows and its columns."""
 
     stages: tuple[Fitted, ...]
     rows: Rows
     data_fingerprint: str
     roles: Mapping[str, tuple[int, int]]
+    columns: Mapping[str, Mapping[str, str | None]]
 
 
 def fit_stages(stages: Sequence[Stage], X: Any, run: FitContext, checkpoint: str | Path | None) -> FitResult:
@@ -56,7 +59,14 @@ def fit_stages(stages: Sequence[Stage], X: Any, run: FitContext, checkpoint: str
         if fitted[-1].sizes:
             run.progress.start("assign", rows.shape[0])
         rows = rows.map(fitted[-1])
-    return FitResult(tuple(fitted), rows, data, roles)
+    return FitResult(tuple(fitted), rows, data, roles, _columns(X))
+
+
+def _columns(X: Any) -> dict[str, dict[str, str | None]]:
+    """Role -> the columns of ids and vectors that were read, by file; {} for rows that come from no file."""
+    members: Sequence[tuple[str, Any]] = getattr(X, "members", None) or [(ITEMS, X)]  # of a `Joint` source
+    chosen = {role: chosen_columns(getattr(source, "source", source)) for role, source in members}
+    return {role: {one.role.key: one.column for one in columns} for role, columns in chosen.items() if columns}
 
 
 def _require_fittable(stages: Sequence[Stage], shape: tuple[int, int], run: FitContext) -> None:

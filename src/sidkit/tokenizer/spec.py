@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import SpecError, did_you_mean
 
-__all__ = ["KINDS", "from_plain", "kind_named", "to_plain"]
+__all__ = ["KINDS", "essence", "from_plain", "kind_named", "to_plain"]
 
 KINDS: dict[str, str] = {
     "Normalize": "sidkit.stages.prepare",
@@ -49,6 +49,14 @@ def to_plain(spec: Any) -> Any:
     if isinstance(spec, tuple | list):
         return [to_plain(item) for item in spec]
     return spec.item() if isinstance(spec, np.generic) else spec
+
+
+def essence(spec: Any) -> Any:
+    """`to_plain` without the fields that have their defaults: unchanged when a later version adds such a field."""
+    if is_dataclass(spec):
+        named = {f.name: getattr(spec, f.name) for f in fields(spec) if getattr(spec, f.name) != f.default}
+        return {"kind": type(spec).__name__} | {name: essence(value) for name, value in named.items()}
+    return [essence(item) for item in spec] if isinstance(spec, tuple | list) else to_plain(spec)
 
 
 def from_plain(plain: Any, where: str = "spec") -> Any:

@@ -33,7 +33,7 @@ class HasCosts(Protocol):
 
 @runtime_checkable
 class MayBeSlow(Protocol):
-    """A source that tells whether reading takes so long that rows which are read often are worth a copy."""
+    """A source that knows whether reading takes so long that rows which are read often are worth a copy."""
 
     slow: bool
 

@@ -20,6 +20,7 @@ from ..stages.prepare import FittedRemoveMean
 from ..stages.stage import FitContext, Fitted, HasCodebooks, Stage, require_stages
 from .card import facts_of, model_card
 from .chain import StageChain
+from .fingerprint import tokenizer_digest
 from .fitting import fit_stages
 from .spread import copied_if_slow, require_spreadable
 from .spread import spread as spread_rows
@@ -60,7 +61,9 @@ class Tokenizer:
         run = FitContext(int(seed), init, progress or Silent(), device)
         fit = fit_stages(self.stages, X, run, checkpoint)
         d, dtype, fingerprint = fit.rows.shape[1], np.dtype(fit.rows.dtype).name, fit.data_fingerprint
-        return FittedTokenizer(self, fit.stages, d, dtype, run.seed, fit.rows, fingerprint, roles=fit.roles)
+        return FittedTokenizer(
+            self, fit.stages, d, dtype, run.seed, fit.rows, fingerprint, roles=fit.roles, columns=fit.columns
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,7 @@ class FittedTokenizer:
     data_fingerprint: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the fit, as saved in config.json
     roles: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # of a joint fit: role -> its rows
+    columns: Mapping[str, Any] = field(default_factory=dict, repr=False)  # role -> the columns of its file, as `facts`
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -108,6 +112,7 @@ class FittedTokenizer:
         checkpoint: str | Path | None = None,
         spread: bool = False,
         ran: dict[str, Any] | None = None,
+        digests: dict[str, str] | None = None,
     ) -> NDArray[np.int32]:
         """Semantic IDs of embeddings: int32, (n, number of tokens).
 
@@ -117,13 +122,14 @@ class FittedTokenizer:
                      last token then depends on the others, so encode all items of a catalogue together
         ran          a dictionary to fill with the device that did the work (`run_report.ran_on`); it stays empty if
                      there was none to do
+        digests      with a checkpoint, a dictionary to fill with the digest of the embeddings, as SID files note it
         """
         report = progress or Silent()
         if spread:
             require_spreadable(self)
             X = copied_if_slow(X, self.d, None if checkpoint is None else Path(checkpoint).absolute().parent, report)
         if checkpoint is not None:
-            rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran)
+            rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran, digests)
         else:
             rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
             report.start("encode", rows.shape[0])
@@ -137,6 +143,11 @@ class FittedTokenizer:
     def chain(self) -> StageChain:
         """All stages as one: every token of a chunk in a single pass."""
         return StageChain(self.stages)
+
+    @cached_property
+    def digest(self) -> str:
+        """16 digits that identify it; a SID file notes those of the tokenizer that made it."""
+        return tokenizer_digest(self.stages, self.spec.stages, self.dtype)
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder: config.json, model.safetensors, README.md."""
@@ -161,4 +172,5 @@ def load(path: str | Path) -> FittedTokenizer:
     """Read a model folder, checking all of it."""
     parts = read_parts(Path(path))
     spec = Tokenizer(parts.spec, parts.name)
-    return FittedTokenizer(spec, parts.stages, parts.d, parts.dtype, parts.seed, facts=parts.facts)
+    columns = parts.facts.get("columns", {})
+    return FittedTokenizer(spec, parts.stages, parts.d, parts.dtype, parts.seed, facts=parts.facts, columns=columns)

@@ -18,7 +18,7 @@ from ..rows.checks import Checked
 from ..rows.run_report import ran_on
 from ..rows.seam import Rows
 from ..rows.sources import Window
-from .fingerprint import content_digest, fingerprint
+from .fingerprint import DIGEST_ROWS, content_digest, embeddings_digest, fingerprint_of, spaced_rows
 from .spec import to_plain
 
 if TYPE_CHECKING:
@@ -36,15 +36,20 @@ def encode_in_windows(
     report: Progress,
     folder: str | Path,
     ran: dict[str, Any] | None = None,
+    digests: dict[str, str] | None = None,
 ) -> tuple[Rows, NDArray[np.int32]]:
     """All rows and their tokens; the tokens of windows that are in the folder are not computed again.
 
-    ran is filled with the device that computed the others, if it is given and there were any.
+    ran is filled with the device that computed the others, if it is given and there were any; digests with that of the
+    embeddings.
     """
     source = Checked(as_source(X), np.dtype(fitted.dtype))
     rows = as_rows(source, "cpu", report, d=fitted.d, check="done")
     device = choose_device(device, source, sum(fitted.sizes) if fitted.dtype == "float32" else 0.0)
-    checkpoint = Checkpoint(folder, identity_of(fitted, fingerprint(rows, 16) + content_digest(source)))
+    sample = spaced_rows(rows, DIGEST_ROWS)
+    checkpoint = Checkpoint(folder, identity_of(fitted, fingerprint_of(sample, rows.shape) + content_digest(source)))
+    if digests is not None:
+        digests["embeddings"] = embeddings_digest(sample, rows.shape)
     out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
     report.start("encode", len(out))
     for start in range(0, len(out), WINDOW):

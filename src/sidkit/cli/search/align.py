@@ -31,36 +31,34 @@ def align(
     l1: Annotated[float, typer.Option("--l1", help="Weight of the query-query loss")] = 1.0,
     l2: Annotated[float, typer.Option("--l2", help="Weight of the item-item loss")] = 1.0,
     l3: Annotated[float, typer.Option("--l3", help="Weight of the query-item loss")] = 1.0,
-    temperature: Annotated[float, typer.Option("--temperature", help="Cosines are divided by it")] = 0.05,
+    temperature: Annotated[float, typer.Option("--temperature", help="Divisor of the cosines in the losses")] = 0.05,
     batch: Annotated[int, typer.Option("--batch", help="Pairs of each kind in a step")] = 512,
     negatives: Annotated[
         int, typer.Option("--negatives", help="Random items in a step, as further negatives of the queries")
     ] = 512,
-    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the query-item pairs at most")] = 20,
+    epochs: Annotated[int, typer.Option("--epochs", help="Most passes over the query-item pairs")] = 20,
     patience: Annotated[
         int, typer.Option("--patience", help="Passes without a better recall before training stops")
     ] = 3,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW")] = 1e-3,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Learning rate of AdamW")] = 1e-3,
     held_out: Annotated[
         float, typer.Option("--held-out", help="Share of the clicked queries that is measured and not trained on")
     ] = 0.05,
     start: Annotated[str, typer.Option("--start", help="First weights: pca or random")] = "pca",
     order_weight: Annotated[float, typer.Option("--order-weight", help="An order counts as this many clicks")] = 2.0,
-    per_query: Annotated[int, typer.Option("--per-query", help="Items of a query at most")] = 20,
-    per_item: Annotated[int, typer.Option("--per-item", help="Queries of an item that are compared at most")] = 20,
-    per_session: Annotated[
-        int, typer.Option("--per-session", help="Items of a session that are compared at most")
-    ] = 20,
+    per_query: Annotated[int, typer.Option("--per-query", help="Most items of a query")] = 20,
+    per_item: Annotated[int, typer.Option("--per-item", help="Most queries of an item that are compared")] = 20,
+    per_session: Annotated[int, typer.Option("--per-session", help="Most items of a session that are compared")] = 20,
     neighbours: Annotated[
-        int, typer.Option("--neighbours", help="Partners of a query among queries, of an item among items, at most")
+        int, typer.Option("--neighbours", help="Most partners of a query among queries, and of an item among items")
     ] = 10,
     keywords: Annotated[
         str | None, typer.Option("--keywords", help="Embeddings of keywords, by keyword, to mix into the vectors")
     ] = None,
     keyword_weight: Annotated[
-        float, typer.Option("--keyword-weight", help="Share of the keywords in a vector that has some")
+        float, typer.Option("--keyword-weight", help="Share of the keywords in a vector with keywords")
     ] = 0.5,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same alignment")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same alignment")] = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -68,7 +66,7 @@ def align(
 
     Project the embeddings of queries and items into one space, in which queries are near the items that people click
     for them. Writes items.parquet and queries.parquet, which `sidkit fit` reads, and the projection, which embeds
-    queries that come later. Embeddings are made, for instance, by these:
+    queries that come later. These commands, for instance, make the embeddings:
 
     sidkit embed shop/items.parquet --text text -o items-emb.parquet
 

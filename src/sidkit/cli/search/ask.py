@@ -48,8 +48,8 @@ def ask(
     request = Request(query, clicked, tuple(recent or ()), profile)
     codes = loaded.query_codes([query])[0]
     (answers,) = loaded.ask([request], beams)
-    sid = loaded.stored.table.write(codes.tolist()) if codes[0] >= 0 else None
-    titles = loaded.stored.items.column("title").take([one.row for one in answers]).to_pylist()
+    sid = loaded.parts.table.write(codes.tolist()) if codes[0] >= 0 else None
+    titles = loaded.parts.items.column("title").take([one.row for one in answers]).to_pylist()
     if as_json:
         rows = [
             {"item_id": one.item, "title": title, "sid": one.sid, "probability": one.probability}

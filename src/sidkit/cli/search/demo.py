@@ -34,7 +34,7 @@ def demo(
     with Terminal() as progress:
         made = run_search_demo(output, items, rows, seed, progress)
     print_evaluation(made.evaluation)
-    titles = made.model.stored.items.column("title")
+    titles = made.model.parts.items.column("title")
     shown = [
         (str(number), titles[one.row].as_py(), one.sid, f"{one.probability:.2%}")
         for number, one in enumerate(made.answers[:8], 1)

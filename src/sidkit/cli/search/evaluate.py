@@ -45,7 +45,7 @@ def evaluate(
     from dataclasses import replace
 
     from ...data.embeddings import open_embeddings
-    from ...search.evaluation import Vectors, data_of
+    from ...search.evaluation import AlignedVectors, data_of
     from ...search.evaluation import evaluate as run
     from ...search.model.model import SearchModel
     from ...search.read.left_out import LeftOut
@@ -63,7 +63,7 @@ def evaluate(
     data = data_of(loaded, Shop.open(shop), left_out)
     near = None
     if vectors is not None:
-        near = Vectors(*(open_embeddings(str(vectors / f"{name}.parquet")) for name in ("items", "queries")))
+        near = AlignedVectors(*(open_embeddings(str(vectors / f"{name}.parquet")) for name in ("items", "queries")))
     with Terminal() as progress:
         result = run(loaded, data, near, beams, progress)
     if output is not None:

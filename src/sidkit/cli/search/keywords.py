@@ -15,15 +15,15 @@ from .shared import ShopFolder, shop_table
 def keywords(
     shop: ShopFolder,
     output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write", show_default=False)],
-    least: Annotated[int, typer.Option("--least", help="Items that must have a keyword")] = 5,
-    most: Annotated[int, typer.Option("--most", help="Keywords at most: those of most items")] = 20_000,
+    least: Annotated[int, typer.Option("--least", help="Fewest items that have a keyword")] = 5,
+    most: Annotated[int, typer.Option("--most", help="Most keywords; the most frequent are taken")] = 20_000,
     as_json: Json = False,
 ) -> None:
     """sidkit search keywords shop -o keywords.parquet
 
     Collect keywords of eighteen attribute types (Brand, Color, Material, ...) from the fields and titles of a
-    catalogue, as a table (keyword, type, count) that can be edited: a row that is deleted is no keyword. Embedded, they
-    are mixed into the vectors of queries and items by `sidkit search align --keywords`.
+    catalogue, as a table (keyword, type, count). Delete rows of it to remove keywords. Once they are embedded,
+    `sidkit search align --keywords` mixes them into the vectors of queries and items.
     """
     import pyarrow.parquet as pq
 

@@ -31,17 +31,17 @@ DrawnShare = Annotated[float, typer.Option("--test-share", help="Share that is d
 TestFrom = Annotated[
     int | None, typer.Option("--test-from", help="Searches from this time on are the test [default: by the share]")
 ]
-IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of ids of the items [default: found]")]
-TitleColumn = Annotated[str | None, typer.Option("--title-column", help="Column of titles [default: found]")]
+IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of ids of the items [default: detected]")]
+TitleColumn = Annotated[str | None, typer.Option("--title-column", help="Column of titles [default: detected]")]
 TextColumn = Annotated[
     str | None, typer.Option("--text-column", help="Column to embed [default: text, else title, brand, categories]")
 ]
 ItemColumn = Annotated[
-    str | None, typer.Option("--item-column", help="Column of items in the other file [default: found]")
+    str | None, typer.Option("--item-column", help="Column of items in the other file [default: detected]")
 ]
-QueryColumn = Annotated[str | None, typer.Option("--query-column", help="Column of queries [default: found]")]
+QueryColumn = Annotated[str | None, typer.Option("--query-column", help="Column of queries [default: detected]")]
 QueryTextColumn = Annotated[
-    str | None, typer.Option("--query-text-column", help="Column of texts in --queries [default: found]")
+    str | None, typer.Option("--query-text-column", help="Column of texts in --queries [default: detected]")
 ]
 SplitColumn = Annotated[
     str | None, typer.Option("--split-column", help="Column with train and test [default: split, if it is there]")

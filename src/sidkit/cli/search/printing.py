@@ -1,4 +1,4 @@
-"""What a command tells of the shop that it wrote."""
+"""The lines that a command prints about the shop it wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sidkit search read: a shop from data that was released or exported."""
+"""sidkit search read: a shop from released or exported data."""
 
 from enum import StrEnum
 from functools import partial
@@ -63,21 +63,24 @@ def log(
     item_column: ItemColumn = None,
     query_column: QueryColumn = None,
     query_text_column: QueryTextColumn = None,
-    user_column: Annotated[str | None, typer.Option("--user-column", help="Column of users [default: found]")] = None,
+    user_column: Annotated[
+        str | None, typer.Option("--user-column", help="Column of users [default: detected]")
+    ] = None,
     session_column: Annotated[
-        str | None, typer.Option("--session-column", help="Column of sessions [default: found, else by --gap]")
+        str | None, typer.Option("--session-column", help="Column of sessions [default: detected, else by --gap]")
     ] = None,
     time_column: Annotated[
-        str | None, typer.Option("--time-column", help="Column of times: integers or timestamps [default: found]")
+        str | None, typer.Option("--time-column", help="Column of times: integers or timestamps [default: detected]")
     ] = None,
     split_column: SplitColumn = None,
     as_json: Json = False,
 ) -> None:
     """sidkit search read log --items shop/items.parquet --log shop/log.parquet -o again/
 
-    A shop from a log of searches. A row is a search with lists of items (clicked, and perhaps shown and ordered), or an
-    item that was clicked, with its user, query, query_time and click_time. The test part is the latest, unless the log
-    has a column that splits it and neither --test-share nor --test-from is given. A log to try it on comes from
+    Read a shop from a log of searches. A row is a search with lists of items (clicked, and perhaps shown and ordered),
+    or an item that was clicked, with its user, query, query_time and click_time. The test part is the latest, unless
+    the log has a column that splits it and neither --test-share nor --test-from is given. This command writes a log to
+    try it on:
 
     sidkit search simulate -o shop/ --items 2000
     """
@@ -121,14 +124,14 @@ def clicks(
     query_column: QueryColumn = None,
     query_text_column: QueryTextColumn = None,
     count_column: Annotated[
-        str | None, typer.Option("--count-column", help="Column of counts [default: found, else 1 each]")
+        str | None, typer.Option("--count-column", help="Column of counts [default: detected, else 1 each]")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """sidkit search read clicks --items shop/items.parquet --clicks shop/click.parquet -o clicked/
 
-    A shop from pairs of a query and an item, with how often it was clicked. A pair stands for that many searches. Pairs
-    to try it on come from
+    Read a shop from pairs of a query and an item, with the number of clicks. A pair stands for that many searches. This
+    command writes pairs to try it on:
 
     sidkit search simulate -o shop/ --items 2000
     """
@@ -164,16 +167,17 @@ def judgements(
     query_column: QueryColumn = None,
     query_text_column: QueryTextColumn = None,
     label_column: Annotated[
-        str | None, typer.Option("--label-column", help="Column of labels [default: found]")
+        str | None, typer.Option("--label-column", help="Column of labels [default: detected]")
     ] = None,
     split_column: SplitColumn = None,
     as_json: Json = False,
 ) -> None:
     """sidkit search read judgements --items shop/items.parquet --judgements shop/order.parquet -o judged/
 
-    A shop from pairs that people judged: a query, an item, and a label of how well they fit. Every query is a search
-    that showed the judged items; those with a label of at least --label-min were clicked, and all of them where there
-    are no labels. Without a column that splits the pairs, queries are drawn for the test. Pairs to try it on come from
+    Read a shop from pairs that people judged: a query, an item, and a label of how well they fit. Every query is a
+    search that showed the judged items; those with a label of at least --label-min were clicked, and all of them where
+    there are no labels. Without a column that splits the pairs, queries are drawn for the test. This command writes
+    pairs to try it on:
 
     sidkit search simulate -o shop/ --items 2000
     """
@@ -213,8 +217,8 @@ def kuaisearch(
 ) -> None:
     """sidkit search read kuaisearch kuaisearch/ -o shop/
 
-    A shop from KuaiSearch as it is released, full or lite. Files are read in parts that stay in SHOP.unfinished until
-    the shop is written, so that --resume goes on after an interruption. Files in the same form come from
+    Read a shop from KuaiSearch as it is released, full or lite. Files are read in parts that stay in SHOP.unfinished
+    until the shop is written; --resume continues from there. This command writes files in the same form:
 
     sidkit search simulate -o kuaisearch/ --items 2000 --layout kuaisearch
     """

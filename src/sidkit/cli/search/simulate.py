@@ -1,4 +1,4 @@
-"""sidkit search simulate: a shop with a log, made up from a seed."""
+"""sidkit search simulate: a simulated shop and a log of searches in it."""
 
 import json
 from enum import StrEnum
@@ -21,9 +21,9 @@ def simulate(
     items: Annotated[int, typer.Option("--items", help="Items of the shop")] = 100_000,
     rows: Annotated[int | None, typer.Option("--rows", help="Searches in the log [default: two per item]")] = None,
     users: Annotated[
-        int | None, typer.Option("--users", help="People who search [default: one per twelve searches]")
+        int | None, typer.Option("--users", help="Users who search [default: one per twelve searches]")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Another seed, another shop")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same shop")] = 0,
     test_share: Annotated[
         float, typer.Option("--test-share", help="Share of searches, the latest, for the test")
     ] = 0.1,
@@ -35,7 +35,7 @@ def simulate(
 ) -> None:
     """sidkit search simulate -o shop/ --items 2000
 
-    Make up a shop: products, users with profiles and tastes, and a log of what they searched for, were shown, clicked
+    Simulate a shop: products, users with profiles and tastes, and a log of what they searched for, were shown, clicked
     and ordered. Queries are precise, broad or weak, and some are misspelt; the log is split by time. The same seed
     gives the same bytes. With two searches per item, 100,000 items take about half a minute.
     """

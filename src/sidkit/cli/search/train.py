@@ -74,19 +74,24 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
     as_json: Json = False,
 ) -> None:
-    """sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --learning-rate 1e-3
+    """sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --epochs 1,1,2
 
     Train a BART in the three stages of OneSearch: texts and SIDs of queries and items, queries with the items that were
     clicked for them, and queries of users with what is known of them. It answers with the SIDs of items. The defaults
-    are the paper's. With the folders of tokenizer, alignment and encoder the model gives SIDs to new queries too:
+    are the paper's. SIDs of queries and items come from one tokenizer, for instance by these:
 
-    sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --learning-rate 1e-3 \\
-        --tokenizer tok --alignment aligned --encoder items-emb.encoder
+    sidkit fit aligned/items.parquet --queries aligned/queries.parquet --repeats train_records -o tok/ --sizes 64-32-16
+
+    sidkit encode tok/ aligned/items.parquet -o sids.parquet
+
+    sidkit encode tok/ aligned/queries.parquet -o query-sids.parquet
+
+    With --tokenizer tok --alignment aligned --encoder items-emb.encoder the model gives SIDs to new queries too, and
+    the tokens of SIDs start from centroids.
     """
     from ...errors import need
 
     need("torch", "search", "training a search model")
-    from ...data.embeddings import open_embeddings
     from ...engine.device import find_device
     from ...search.bart.shape import preset as named
     from ...search.corpus import SearchData
@@ -107,15 +112,14 @@ def train(
         recent_queries=recent_queries, long_history=long_history, history_vectors=history_vectors, beams=beams,
         **options,
     )  # fmt: skip
-    if bool(history_vectors) != (item_vectors is not None):
-        raise SpecError("--history-vectors and --item-vectors belong together: name both or none")
+    item_embeddings = _item_embeddings(item_vectors, history_vectors)
     require_folder(output)
     check_folder(output)
     query_encoder, fitted = _parts(tokenizer, alignment, encoder)
     tables = SidTable.from_parquet(item_sids), SidTable.from_parquet(query_sids)
     left_out = LeftOut(output.parent / f"{output.name}.left-out.tsv", bad_rows is BadRows.drop)
     data = SearchData.of(Shop.open(shop), *tables, left_out)
-    data = data if item_vectors is None else data.with_item_vectors(open_embeddings(item_vectors))
+    data = data if item_embeddings is None else data.with_item_vectors(item_embeddings)
     left_out.write()
     if preset != "tiny" and find_device(device) == "cpu":
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
@@ -125,10 +129,7 @@ def train(
     if as_json:
         print(json.dumps({"output": str(output), **facts}))
         return
-    for one in left_out.facts():
-        print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {left_out.listing}")
-    losses = ", ".join(f"{one['stage']} {one['loss']:.3f}" for one in _last_of_each(facts["losses"]))
-    print(f"trained on {sum(facts['examples'].values()):,} examples in {facts['seconds']:,.0f} s; loss: {losses}")
+    _print_training(facts, left_out)
     if query_encoder is None:
         print("new queries get no SID: the model was trained without --tokenizer and --encoder", file=sys.stderr)
     print(f"wrote {output}; next: {command_line('search', 'evaluate', output, shop)}")
@@ -153,6 +154,21 @@ def _parts(tokenizer: Path | None, alignment: Path | None, encoder: Path | None)
         return None, fitted
     aligned = None if alignment is None else Alignment.load(alignment)
     return QueryEncoder(load_encoder(encoder), aligned, fitted), fitted
+
+
+def _item_embeddings(path: str | None, history_vectors: int) -> Any:
+    from ...data.embeddings import open_embeddings
+
+    if bool(history_vectors) != (path is not None):
+        raise SpecError("--history-vectors and --item-vectors belong together: name both or none")
+    return None if path is None else open_embeddings(path)
+
+
+def _print_training(facts: dict[str, Any], left_out: Any) -> None:
+    for one in left_out.facts():
+        print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {left_out.listing}")
+    losses = ", ".join(f"{one['stage']} {one['loss']:.3f}" for one in _last_of_each(facts["losses"]))
+    print(f"trained on {sum(facts['examples'].values()):,} examples in {facts['seconds']:,.0f} s; loss: {losses}")
 
 
 def _epochs(text: str) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...files.address import Location, Remote
 from ...rows.sources import require_rows
-from ..columns import EMBEDDING_NAMES, ID_NAMES, choose_name, no_such
+from ..columns import ID, VECTORS, Chosen, choose_name, no_such
 from ..ids import is_id_type, require_unique
 from ..listing import readable
 from ..source import name_of
@@ -42,6 +42,7 @@ class ArrayEmbeddings:
     path: Location
     array: NDArray[Any]  # (n, d), of any number type; bfloat16 as numpy stores it, two untyped bytes
     given: Any = None  # ids from the file
+    chosen: tuple[Chosen, ...] = ()  # the names of the arrays of ids and vectors, where they have one
 
     @property
     def paths(self) -> tuple[Location, ...]:
@@ -87,20 +88,22 @@ def open_arrays(path: Location, id_column: str | None, column: str | None) -> Ar
         for option, name in (("--id-column", id_column), ("--column", column)):
             if name is not None:
                 raise InputError(f"{path.name} holds one array without a name; leave out {option} {name}")
-    matrix = _matrix(stored, column, path)
-    ids = _ids(stored, id_column, path, matrix.shape[0])
+    name, matrix = _matrix(stored, column, path)
+    id_name = choose_name(id_column, ID.names, {one: len(array.shape) == 1 for one, array in stored.items()})
+    ids = _ids(stored, id_name, id_column, path, matrix.shape[0])
+    chosen = (Chosen(ID, id_name), *((Chosen(VECTORS, name),) if name else ()))
     with readable(path):
-        return ArrayEmbeddings(path, matrix.load(), ids)
+        return ArrayEmbeddings(path, matrix.load(), ids, chosen)
 
 
-def _matrix(stored: dict[str, Stored], wanted: str | None, path: Location) -> Stored:
+def _matrix(stored: dict[str, Stored], wanted: str | None, path: Location) -> tuple[str, Stored]:
     fits = {name: len(array.shape) == 2 for name, array in stored.items()}
-    name = choose_name(wanted, EMBEDDING_NAMES, fits)
+    name = choose_name(wanted, VECTORS.names, fits)
     if wanted is None and (name is None or not fits[name]):
         matrices = [n for n in fits if fits[n]]
         name = matrices[0] if len(matrices) == 1 else next(iter(stored)) if len(stored) == 1 else name
     if name is None:
-        raise no_such("array", wanted or EMBEDDING_NAMES[0], path.name, fits, "--column")
+        raise no_such("array", wanted or VECTORS.names[0], path.name, fits, "--column")
     array, where = stored[name], f"{name!r} in {path.name}" if name else path.name
     if not fits[name] or array.shape[1] == 0:
         raise InputError(f"{where} has shape {array.shape}, expected (rows, dimensions)")
@@ -108,13 +111,12 @@ def _matrix(stored: dict[str, Stored], wanted: str | None, path: Location) -> St
         raise InputError(f"{where} holds {array.label}; expected float16, float32, float64, bfloat16 or integers")
     if array.shape[0] == 0:
         raise InputError(f"there are no rows in {where}")
-    return array
+    return name, array
 
 
-def _ids(stored: dict[str, Stored], wanted: str | None, path: Location, rows: int) -> Any:
-    fits = {name: len(array.shape) == 1 for name, array in stored.items()}
-    name = choose_name(wanted, ID_NAMES, fits)
+def _ids(stored: dict[str, Stored], name: str | None, wanted: str | None, path: Location, rows: int) -> Any:
     if name is None and wanted is not None:
+        fits = {one: len(array.shape) == 1 for one, array in stored.items()}
         raise no_such("array", wanted, path.name, fits, "--id-column")
     if name is None:
         return None

@@ -22,6 +22,7 @@ from ...files.address import Location
 from ...rows.chunks import read_ahead, rechunked
 from ...rows.seam import CHUNK
 from ...rows.sources import require_rows
+from ..columns import Chosen
 from ..ids import require_unique, within_reach
 from ..listing import readable
 from ..source import name_of
@@ -44,6 +45,16 @@ class ParquetEmbeddings:
     @property
     def shape(self) -> tuple[int, int]:
         return self._starts[-1], self.vectors.d
+
+    @property
+    def chosen(self) -> tuple[Chosen, ...]:
+        """The columns of ids and vectors, and why."""
+        return self.parts[0].chosen
+
+    @property
+    def id_name(self) -> str:
+        """The name that the column of ids had in the user's file."""
+        return self.parts[0].id_name
 
     @property
     def dtype(self) -> np.dtype[Any]:

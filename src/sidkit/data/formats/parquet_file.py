@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ import pyarrow.parquet as pq
 
 from ...errors import InputError
 from ...files.address import Location
-from ..columns import EMBEDDING_NAMES, ID_NAMES, choose_name, no_such
+from ..columns import ID, VECTORS, Chosen, FileColumns, choose, choose_name, missing
 from ..ids import is_id_type
 from ..listing import readable
 from .vectors import is_vector_type, value_type
 
-__all__ = ["Part", "empty_ids", "examine"]
+__all__ = ["ID_NAME", "Part", "empty_ids", "examine", "first_values", "parquet_columns"]
 
 READ = 1 << 20  # bytes fetched at once, so that no complete row group is in memory
+ID_NAME = b"sidkit.id_column"  # the key of the note on the name that ids had in the file that this one was made from
+SAMPLE = 1 << 16  # rows that a column is judged by
 ROWS_PER_BYTE = 64  # a footer that announces more is wrong: ids alone take more room
 
 
@@ -34,6 +37,8 @@ class Part:
     id_type: Any
     value_type: Any  # of one number of a vector
     groups: tuple[int, ...]  # rows of each row group
+    chosen: tuple[Chosen, ...] = ()  # the columns of ids and vectors, and why
+    id_name: str = ""  # the name that the column of ids had in the file that this one was made from, if any
 
     @property
     def rows(self) -> int:
@@ -73,15 +78,24 @@ def examine(path: Location, id_column: str | None, column: str | None, first: Pa
         return None
     if first:
         id_column, column = first.id_column, first.column
-    id_column, column = _id_column(types, id_column, path.name), _vector_column(types, column, path.name)
+    columns = FileColumns(path.name, types, partial(first_values, path))
+    chosen = _id_column(columns, id_column), _vector_column(columns, column)
+    id_column, column = (str(one.column) for one in chosen)
     for name in (id_column, column):
         if schema.names.count(name) > 1:
             raise InputError(f"{path.name} has {schema.names.count(name)} columns named {name!r}; keep one")
-    part = Part(path, id_column, column, types[id_column], value_type(types[column]), groups)
+    kinds = types[id_column], value_type(types[column])
+    part = Part(path, id_column, column, *kinds, groups, chosen, _id_name(id_column, schema))
     if first:
         _require_same(id_column, part.id_type, path, first.id_type, first.path)
         _require_same(column, part.value_type, path, first.value_type, first.path)
     return part
+
+
+def _id_name(id_column: str, schema: Any) -> str:
+    """The name of the ids in the user's file: that of the column, or the one noted by a file that sidkit wrote."""
+    noted = (schema.metadata or {}).get(ID_NAME)
+    return noted.decode(errors="replace") if noted and id_column == "item_id" else id_column
 
 
 def empty_ids(path: Location, id_column: str | None) -> Any:
@@ -90,7 +104,7 @@ def empty_ids(path: Location, id_column: str | None) -> Any:
         if file.metadata.num_rows:
             return None
         types = {field.name: field.type for field in file.schema_arrow}
-    name = choose_name(id_column, ID_NAMES, {name: is_id_type(kind) for name, kind in types.items()})
+    name = choose_name(id_column, ID.names, {name: is_id_type(kind) for name, kind in types.items()})
     kind = types.get(name or "", pa.null())
     return pa.array([], kind if is_id_type(kind) else pa.string())
 
@@ -105,27 +119,39 @@ def _opened(path: Location) -> Iterator[Any]:
         yield file
 
 
-def _id_column(types: dict[str, Any], wanted: str | None, file: str) -> str:
-    fits = {name: is_id_type(kind) for name, kind in types.items()}
-    name = choose_name(wanted, ID_NAMES, fits)
-    if name is None:
-        raise no_such("column", wanted or ID_NAMES[0], file, fits, "--id-column")
-    if not fits[name]:
-        raise InputError(f"{name!r} in {file} is {types[name]}; ids must be strings or integers")
-    return name
+def parquet_columns(path: Location) -> FileColumns:
+    """The columns of a Parquet file, by its footer."""
+    with readable(path), _opened(path) as file:
+        types = {field.name: field.type for field in file.schema_arrow}
+    return FileColumns(path.name, types, partial(first_values, path))
 
 
-def _vector_column(types: dict[str, Any], wanted: str | None, file: str) -> str:
-    fits = {name: is_vector_type(kind) for name, kind in types.items()}
-    name = choose_name(wanted, EMBEDDING_NAMES, fits)
-    if wanted is None and (name is None or not fits[name]):
-        floats = [n for n in types if fits[n] and pa.types.is_floating(value_type(types[n]))]
-        name = floats[0] if len(floats) == 1 else name
-    if name is None:
-        raise no_such("column", wanted or EMBEDDING_NAMES[0], file, fits, "--column")
-    if not fits[name]:
-        raise InputError(f"{name!r} in {file} is {types[name]}; embeddings must be lists of numbers")
-    return name
+def first_values(path: Location, column: str) -> Any:
+    """The first values of a column of a Parquet file: at most SAMPLE."""
+    with readable(path), _opened(path) as file:
+        batches = file.iter_batches(SAMPLE, columns=[column], use_threads=False)
+        first = next(batches, None)
+    return pa.array([], pa.string()) if first is None else first.column(0)
+
+
+def _id_column(file: FileColumns, wanted: str | None) -> Chosen:
+    chosen = choose(file, ID, wanted)
+    if chosen is None:
+        raise missing(file, ID)
+    return chosen
+
+
+def _vector_column(file: FileColumns, wanted: str | None) -> Chosen:
+    fits = {name: is_vector_type(kind) for name, kind in file.types.items()}
+    usual = choose_name(None, VECTORS.names, fits)
+    if wanted is None and (usual is None or not fits[usual]):
+        floats = [n for n in fits if fits[n] and pa.types.is_floating(value_type(file.types[n]))]
+        if len(floats) == 1:
+            return Chosen(VECTORS, floats[0], "the only lists of numbers")
+    chosen = choose(file, VECTORS, wanted)
+    if chosen is None:
+        raise missing(file, VECTORS)
+    return chosen
 
 
 def _require_same(column: str, mine: Any, path: Location, other: Any, first: Location) -> None:

@@ -34,7 +34,7 @@ from ..plan import SearchPlan
 from ..ranking import Counters, ItemRanker, Ranking
 from ..stages import Corpus, Events, event_inputs
 from ..tokens import Tokens
-from .store import Stored, load, save
+from .store import ModelParts, load, save
 
 __all__ = ["Answer", "Request", "SearchModel", "precision_of"]
 
@@ -67,7 +67,7 @@ class SearchModel:
     weights: Weights
     tokens: Tokens
     plan: SearchPlan
-    stored: Stored
+    parts: ModelParts
     facts: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
     ranking: Ranking = field(default_factory=Ranking)
@@ -79,7 +79,7 @@ class SearchModel:
 
     def save(self, folder: str | Path) -> None:
         """Write the folder that `load` and transformers' `from_pretrained` read."""
-        save(Path(folder), self.weights, self.tokens, self.plan, self.stored, self.facts)
+        save(Path(folder), self.weights, self.tokens, self.plan, self.parts, self.facts)
 
     def on(self, device: str) -> SearchModel:
         """The same model on a device, in the precision that it computes in there."""
@@ -89,11 +89,11 @@ class SearchModel:
 
     @cached_property
     def trie(self) -> Trie:
-        return Trie.of(self.stored.table)
+        return Trie.of(self.parts.table)
 
     @cached_property
     def ranker(self) -> ItemRanker:
-        items = self.stored.items
+        items = self.parts.items
         counters = Counters(*(items.column(name).to_numpy() for name in ("shown", "clicked", "ordered")))
         return ItemRanker(self.trie, counters, items.column("item_id"), self.ranking)
 
@@ -101,20 +101,20 @@ class SearchModel:
         self, corpus: Corpus, events: Events, beams: int | None = None, progress: Progress | None = None
     ) -> tuple[Integers, NDArray[np.float32]]:
         """The best SIDs of every event: leaves of the trie (n, beams), -1 for none, and their log-probabilities."""
-        (task,) = self.stored.templates["personal"][:1]
-        inputs = event_inputs(corpus, events, task, self.tokens, self.plan, self.stored.item_vectors)
+        (task,) = self.parts.templates["personal"][:1]
+        inputs = event_inputs(corpus, events, task, self.tokens, self.plan, self.parts.item_vectors)
         return self._beams(inputs, beams or self.plan.beams, progress or Silent())
 
     def ask(self, requests: Sequence[Request], beams: int | None = None) -> list[list[Answer]]:
         """The items for each request, best first: at most `ranking.per_sid` of a SID and `ranking.cut` in all."""
         leaf, score = self.generate(*self._corpus(requests), beams)
         lists = self.ranker.lists(leaf)
-        sids = self.stored.table.strings()
+        sids = self.parts.table.strings()
         probability = np.zeros((len(leaf), len(self.trie) + 1))
         np.put_along_axis(probability, leaf, np.exp(score), 1)
-        leaf_of = np.empty(len(self.stored.table), np.int64)
+        leaf_of = np.empty(len(self.parts.table), np.int64)
         leaf_of[self.trie.rows] = np.repeat(np.arange(len(self.trie)), self.trie.counts)
-        ids = self.stored.table.ids
+        ids = self.parts.table.ids
         return [
             [
                 Answer(int(row), ids[row].as_py(), sids[row].as_py(), float(probability[line, leaf_of[row]]))
@@ -125,12 +125,12 @@ class SearchModel:
 
     def query_codes(self, queries: Sequence[str]) -> NDArray[np.int32]:
         """SIDs of queries: as they were in training, or encoded now; -1 where neither is possible."""
-        known = self.stored.queries
+        known = self.parts.queries
         rows = match(normal_queries(list(queries)), known.ids)
         codes = np.where(rows[:, None] < 0, -1, known.codes[rows]).astype(np.int32)
         new = np.flatnonzero(rows < 0)
-        if len(new) and self.stored.query_encoder is not None:
-            codes[new] = self.stored.query_encoder.codes([queries[i] for i in new.tolist()])
+        if len(new) and self.parts.query_encoder is not None:
+            codes[new] = self.parts.query_encoder.codes([queries[i] for i in new.tolist()])
         return codes
 
     def _corpus(self, requests: Sequence[Request]) -> tuple[Corpus, Events]:
@@ -142,7 +142,7 @@ class SearchModel:
         row = {text: i for i, text in enumerate(texts)}
         n, none = len(requests), np.zeros(0, np.int64)
         corpus = Corpus(
-            texts, self.query_codes(texts), [], self.stored.table.codes, [], [one.profile for one in requests],
+            texts, self.query_codes(texts), [], self.parts.table.codes, [], [one.profile for one in requests],
             none, (none, none), None,  # type: ignore[arg-type]
         )  # fmt: skip
         history = [self._rows_of(one.history) for one in requests]
@@ -152,7 +152,7 @@ class SearchModel:
         return corpus, Events(asked, np.full(n, -1), np.arange(n), _past(history), _past(recent), nothing)
 
     def _rows_of(self, history: Sequence[Any]) -> Integers:
-        rows = [self.stored.table.row_of(item) for item in history]
+        rows = [self.parts.table.row_of(item) for item in history]
         unknown = [item for item, row in zip(history, rows, strict=True) if row is None]
         if unknown:
             raise InputError(f"the history names {unknown[0]!r}, which is no item of this model")
@@ -161,7 +161,7 @@ class SearchModel:
     def _beams(self, inputs: Filled, beams: int, report: Progress) -> tuple[Integers, NDArray[np.float32]]:
         heads, tokens = self.plan.shape.heads, self.tokens
         blocks = blocks_for(self.plan.shape, self.weights["shared"].dtype, self.device)
-        trie = DeviceTrie(self.trie, Vocabulary(self.stored.table.sizes), self.device)
+        trie = DeviceTrie(self.trie, Vocabulary(self.parts.table.sizes), self.device)
         at_once = max(1, ROWS[torch.device(self.device).type] // beams)
         report.start("answer", len(inputs))
         leaves, scores = [np.zeros((0, beams), np.int64)], [np.zeros((0, beams), np.float32)]

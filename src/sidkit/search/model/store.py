@@ -46,7 +46,7 @@ from ..templates import TemplateTask, read_templates
 from ..tokens import Tokens
 from .query_sids import QueryEncoder
 
-__all__ = ["FACTS", "Stored", "check_folder", "load", "save"]
+__all__ = ["FACTS", "ModelParts", "check_folder", "load", "save"]
 
 FORMAT = "sidkit-search"
 FACTS, WEIGHTS, ITEMS, SIDS, QUERIES = (
@@ -63,7 +63,7 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeE
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class ModelParts:
     """What a model's folder holds beside weights and tokens.
 
     table      SIDs of the items
@@ -82,31 +82,31 @@ class Stored:
 
 
 def save(
-    folder: Path, weights: Weights, tokens: Tokens, plan: SearchPlan, stored: Stored, facts: Mapping[str, Any]
+    folder: Path, weights: Weights, tokens: Tokens, plan: SearchPlan, parts: ModelParts, facts: Mapping[str, Any]
 ) -> None:
     """Write a folder that `load` and transformers' `from_pretrained` read."""
     bart = build_bart(plan.shape, tokens.size, {"pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos})
     bart.load_state_dict(to_state(weights, plan.shape))
-    notes = {"format": FORMAT, "query_encoder": stored.query_encoder is not None, **facts}
+    notes = {"format": FORMAT, "query_encoder": parts.query_encoder is not None, **facts}
     with replace_folder(folder) as temporary, no_bars():
         bart.save_pretrained(temporary)
         shutil.copymode(temporary / "config.json", temporary / WEIGHTS)  # safetensors keeps its files to their owner
         tokens.save(temporary)
-        stored.table.to_parquet(temporary / SIDS)
-        stored.queries.to_parquet(temporary / QUERIES)
-        pq.write_table(stored.items, temporary / ITEMS, compression="zstd")
-        (temporary / TEMPLATES).write_text(stored.templates_text, encoding="utf-8")
+        parts.table.to_parquet(temporary / SIDS)
+        parts.queries.to_parquet(temporary / QUERIES)
+        pq.write_table(parts.items, temporary / ITEMS, compression="zstd")
+        (temporary / TEMPLATES).write_text(parts.templates_text, encoding="utf-8")
         (temporary / FACTS).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
         if plan.history_vectors:
-            tensors = former_weights(weights) | {ITEM_VECTORS: torch.as_tensor(stored.item_vectors)}
+            tensors = former_weights(weights) | {ITEM_VECTORS: torch.as_tensor(parts.item_vectors)}
             save_file(tensors, temporary / HISTORY)
             shutil.copymode(temporary / "config.json", temporary / HISTORY)
         write_manifest(temporary, FORMAT)
-        if stored.query_encoder is not None:
-            stored.query_encoder.save(temporary / ENCODER)
+        if parts.query_encoder is not None:
+            parts.query_encoder.save(temporary / ENCODER)
 
 
-def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, Stored, dict[str, Any]]:
+def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, ModelParts, dict[str, Any]]:
     """What `save` wrote; weights on the CPU."""
     for name in (FACTS, WEIGHTS, ITEMS, SIDS, QUERIES, TEMPLATES):
         if not (folder / name).is_file():
@@ -136,8 +136,8 @@ def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, Stored, dict[str, A
     encoder = QueryEncoder.load(folder / ENCODER) if has_encoder else None
     text = (folder / TEMPLATES).read_text(encoding="utf-8")
     tables = SidTable.from_parquet(folder / SIDS), SidTable.from_parquet(folder / QUERIES)
-    stored = Stored(tables[0], items, tables[1], templates, text, encoder, vectors)
-    return weights, Tokens.load(folder), plan, stored, facts
+    parts = ModelParts(tables[0], items, tables[1], templates, text, encoder, vectors)
+    return weights, Tokens.load(folder), plan, parts, facts
 
 
 def plan_from(plain: dict[str, Any]) -> SearchPlan:

@@ -33,7 +33,7 @@ from ..training import Trainer
 from .model import SearchModel, precision_of
 from .query_sids import QueryEncoder
 from .start import first_weights, plan_of_folder
-from .store import Stored, check_folder
+from .store import ModelParts, check_folder
 
 __all__ = ["train_search"]
 
@@ -89,20 +89,20 @@ def train_search(
             "shop": data.shop.facts.get("source"),
             "versions": {"sidkit": __version__, "torch": torch.__version__},
         }
-        stored = _stored(data, templates, template_file(plan.templates).read_text(encoding="utf-8"), query_encoder)
-        model = SearchModel(trainer.weights, tokens, plan, stored, facts, where)
+        parts = _stored(data, templates, template_file(plan.templates).read_text(encoding="utf-8"), query_encoder)
+        model = SearchModel(trainer.weights, tokens, plan, parts, facts, where)
         model.save(folder)
     return model.on(where)
 
 
-def _stored(data: SearchData, templates: Any, text: str, encoder: QueryEncoder | None) -> Stored:
+def _stored(data: SearchData, templates: Any, text: str, encoder: QueryEncoder | None) -> ModelParts:
     counters = Counters.of(data.shop.counters, data.table.ids)
     columns = {name: data.items.column(name) for name in SHOWN}
     items = pa.table({**columns, **{name: pa.array(values) for name, values in vars(counters).items()}})
     known = np.flatnonzero(data.corpus.query_codes[:, 0] >= 0)
     texts = pa.array([data.corpus.queries[i] for i in known.tolist()], pa.string())
     queries = SidTable(texts, data.corpus.query_codes[known], data.table.sizes, data.table.template)
-    return Stored(data.table, items, queries, templates, text, encoder, data.corpus.item_vectors)
+    return ModelParts(data.table, items, queries, templates, text, encoder, data.corpus.item_vectors)
 
 
 def _tokens(corpus: Corpus, sizes: tuple[int, ...], plan: SearchPlan, start: Path | None, report: Progress) -> Tokens:

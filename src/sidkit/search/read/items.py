@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ...data.column_names import NAMES
 from ...data.formats.vectors import is_list
 from ...data.items import match, without_dictionary
 from ...errors import InputError
@@ -19,7 +20,7 @@ from .parquet import NamedFile, as_key
 
 __all__ = ["ItemColumns", "ItemIndex", "find_item_columns", "item_tables", "text_or_null"]
 
-ID_NAMES = ("item_id", "item", "id", "pid", "product_id", "sku")
+ID_NAMES = ("item_id", "item", "id", *NAMES["item"])
 USUAL = {
     "title": ("title", "item_title", "name", "product_title"),
     "brand": ("brand", "brand_name"),

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ...data.column_names import NAMES
 from ...data.items import without_dictionary
 from ...errors import InputError, SpecError
 from ...progress import Progress
@@ -31,7 +32,7 @@ from .queries import QueryTexts
 __all__ = ["ITEM_NAMES", "QUERY_NAMES", "JudgementFiles", "read_judgements"]
 
 QUERY_NAMES = ("query", "query_id", "query_text", "search_term")
-ITEM_NAMES = ("item", "item_id", "pid", "product_id", "sku")
+ITEM_NAMES = ("item", *NAMES["item"])
 LABEL_NAMES = ("label", "relevance", "score", "grade")
 
 

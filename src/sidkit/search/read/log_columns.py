@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...data.column_names import NAMES
 from ...data.columns import no_such
 from ...data.formats.vectors import is_list
 from ...errors import InputError
@@ -18,9 +19,9 @@ __all__ = ["LogColumns", "find_log_columns"]
 
 USUAL = {
     "query": QUERY_NAMES,
-    "user": ("user", "user_id", "uid", "visitor_id"),
+    "user": tuple(name for name in NAMES["user"] if not name.startswith("session")),
     "session": ("session", "session_id"),
-    "time": ("time", "query_time", "timestamp", "time_index", "ts", "event_time", "datetime"),
+    "time": ("time", "query_time", *(name for name in NAMES["time"] if name != "click_time")),
     "split": ("split",),
 }
 LISTS = {

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.arrays import like, namespace
@@ -133,13 +132,6 @@ class FittedRQVAE(FittedCodebooks):
             raise SpecError("this RQ-VAE came without a decoder, so no stage can follow it; give its decoder's weights")
         tokens = codes[:, codes.shape[1] - len(self.sizes) :]
         return x - like(self._decoded(tokens, x), x)
-
-    def reconstruct(self, codes: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        """x^ of these tokens, (n, len(sizes)): (n, d)."""
-        if not self.decoder:
-            raise SpecError("this RQ-VAE came without a decoder and cannot reconstruct; give its decoder's weights")
-        x: NDArray[Any] = single(self._decoded(codes, np.empty((0, 0), np.float32)))
-        return x
 
     def _decoded(self, codes: Array, x: Array) -> Array:
         return forward(sum(like(book.centroids, x)[codes[:, i]] for i, book in enumerate(self.books)), self.decoder)
