@@ -12,15 +12,7 @@ pytest.importorskip("torch", reason="the search model needs torch")
 from toy_corpus import sequences
 
 from sidkit.search.bart.packing import Ragged
-from sidkit.search.context import (
-    Past,
-    RecentQueries,
-    ShortHistory,
-    UserSids,
-    by_count,
-    past_of,
-    weighted_codes,
-)
+from sidkit.search.context import Past, RecentQueries, ShortHistory, UserSids, by_count, past_of, weighted_codes
 
 
 @pytest.fixture
@@ -176,3 +168,15 @@ def test_a_user_without_clicks_is_the_items_that_others_clicked_for_the_query(lo
         expected = [weighted(codes, items[-count:]) for count in (2, 6)] if items else []
         assert tokens == [code for sid in expected for code in sid]
     assert cold > 5
+
+
+def test_a_user_without_clicks_takes_what_others_clicked_most_for_the_query():
+    codes, offsets = np.array([[0, 3], [2, 1], [3, 0]]), np.array([10, 20])
+    clicks = Past(np.zeros(0, np.int64), np.zeros(2, np.int64), np.zeros(2, np.int64))
+    others = Past(np.array([1, 2, 1, 0]), np.array([0, 0]), np.array([4, 0]))  # of the second query nothing is known
+    users = UserSids(clicks, codes, offsets, short=1, long=3, others=others)
+    taken = users.take(np.arange(2))
+    mean = weighted_codes(codes, np.array([[2, 0, 1]]))[0]  # item 1 twice, then the latest of the others
+    assert taken.tokens.tolist() == [12, 21, *(mean + offsets).tolist()]
+    assert taken.starts.tolist() == [0, 4, 4]
+    assert by_count(np.array([[-1, 1, 2, 1, 0]])).tolist() == [[-1, -1, 2, 0, 1]]

@@ -64,7 +64,7 @@ def test_queries_without_a_sid_are_left_out_where_the_sid_matters():
     assert len([text for text in pairs if text[0].startswith("item for<")]) == 7
     assert all(output for _, output in pairs)
     personal = texts_of(shop, "personal")
-    assert personal[0][0] == "query: red mug user: female 30 items: queries:"
+    assert personal[0][0] == "user: female 30 queries: items: query: red mug"
     assert len(personal) == 8
 
 
@@ -77,10 +77,10 @@ def test_a_shop_without_pairs_has_no_examples_of_them():
 def test_the_windows_are_options():
     personal = texts_of(corpus(), "personal", history=1, recent_queries=0, long_history=1, cold_users="none")
     last = sid(ITEM_CODES[3])
-    assert personal[3][0] == f"query: lamp{sid(QUERY_CODES[1])} user:{last}{last} female 30 items:{last} queries:"
-    assert personal[4][0] == f"query: mug{sid(QUERY_CODES[3])} user: male 41 items: queries:"
+    assert personal[3][0] == f"user:{last}{last} female 30 queries: items:{last} query: lamp{sid(QUERY_CODES[1])}"
+    assert personal[4][0] == f"user: male 41 queries: items: query: mug{sid(QUERY_CODES[3])}"
     nothing = texts_of(corpus(), "personal", history=0, recent_queries=0, long_history=0)
-    assert nothing[3][0] == f"query: lamp{sid(QUERY_CODES[1])} user: female 30 items: queries:"
+    assert nothing[3][0] == f"user: female 30 queries: items: query: lamp{sid(QUERY_CODES[1])}"
 
 
 def test_texts_take_at_most_half_of_an_input_and_keep_their_beginning():
@@ -168,7 +168,7 @@ def test_five_levels_have_five_tokens_and_two_times_five_for_a_user():
     (text,) = (tokens(sizes).text(one) for one in sequences(examples.inputs))
     first = sid(five[0])
     assert (
-        text == f"query: mug{sid((*QUERY_CODES[3], 0, 1))} user:{first}{first} female 30 items:{first} queries: red mug"
+        text == f"user:{first}{first} female 30 queries: red mug items:{first} query: mug{sid((*QUERY_CODES[3], 0, 1))}"
     )
     assert len(sequences(examples.outputs)[0]) == 6
 

@@ -21,7 +21,6 @@ A, B, C, D = "<a_0><b_1><c_1>", "<a_0><b_2><c_0>", "<a_2><b_0><c_1>", "<a_3><b_2
 LATER = (
     "<a_2><b_2><c_1>"  # the user after three and after four clicks: ceil of (1.36, 1.78, 0.22), of (1.97, 1.86, 0.14)
 )
-OTHERS = "<a_2><b_2><c_0>"  # a user without clicks: Blue Mug, then Green Lamp, which others clicked for the query
 
 ENGLISH = {
     "content": [
@@ -46,14 +45,14 @@ ENGLISH = {
         (f"query for{A}", MUG), (f"query for{D}", LAMP), (f"query for{C}", BLANK), (f"query for{C}", LAMP),
     ],
     "personal": [
-        (f"query: red mug{RED} user: female 30 items: queries:", A),
-        (f"query: mug{MUG} user:{A}{A} female 30 items:{A} queries: red mug", B),
-        (f"query: mug{MUG} user:{A}{A} female 30 items:{A} queries: red mug", D),
-        (f"query: lamp{LAMP} user:{LATER}{LATER} female 30 items:{A}{B}{D} queries: red mug mug mug", D),
-        (f"query: mug{MUG} user:{OTHERS}{OTHERS} male 41 items: queries:", A),
-        (f"query: lamp{LAMP} user: items: queries:", D),
-        (f"query:{BLANK} user:{A}{A} male 41 items:{A} queries: mug", C),
-        (f"query: lamp{LAMP} user:{LATER}{LATER} female 30 items:{A}{B}{D}{D} queries: mug mug lamp", C),
+        (f"user: female 30 queries: items: query: red mug{RED}", A),
+        (f"user:{A}{A} female 30 queries: red mug items:{A} query: mug{MUG}", B),
+        (f"user:{A}{A} female 30 queries: red mug items:{A} query: mug{MUG}", D),
+        (f"user:{LATER}{LATER} female 30 queries: red mug mug mug items:{A}{B}{D} query: lamp{LAMP}", D),
+        (f"user: male 41 queries: items: query: mug{MUG}", A),
+        (f"user: queries: items: query: lamp{LAMP}", D),
+        (f"user:{A}{A} male 41 queries: mug items:{A} query:{BLANK}", C),
+        (f"user:{LATER}{LATER} female 30 queries: mug mug lamp items:{A}{B}{D}{D} query: lamp{LAMP}", C),
     ],
 }  # fmt: skip
 
@@ -80,21 +79,22 @@ CHINESE = {
         (f"{A} 对应的查询", MUG), (f"{D} 对应的查询", LAMP), (f"{C} 对应的查询", BLANK), (f"{C} 对应的查询", LAMP),
     ],
     "personal": [
-        (f"查询: red mug{RED} 用户: female 30 最近商品: 最近查询:", A),
-        (f"查询: mug{MUG} 用户:{A}{A} female 30 最近商品:{A} 最近查询: red mug", B),
-        (f"查询: mug{MUG} 用户:{A}{A} female 30 最近商品:{A} 最近查询: red mug", D),
-        (f"查询: lamp{LAMP} 用户:{LATER}{LATER} female 30 最近商品:{A}{B}{D} 最近查询: red mug mug mug", D),
-        (f"查询: mug{MUG} 用户:{OTHERS}{OTHERS} male 41 最近商品: 最近查询:", A),
-        (f"查询: lamp{LAMP} 用户: 最近商品: 最近查询:", D),
-        (f"查询:{BLANK} 用户:{A}{A} male 41 最近商品:{A} 最近查询: mug", C),
-        (f"查询: lamp{LAMP} 用户:{LATER}{LATER} female 30 最近商品:{A}{B}{D}{D} 最近查询: mug mug lamp", C),
+        (f"用户: female 30 最近查询: 最近商品: 查询: red mug{RED}", A),
+        (f"用户:{A}{A} female 30 最近查询: red mug 最近商品:{A} 查询: mug{MUG}", B),
+        (f"用户:{A}{A} female 30 最近查询: red mug 最近商品:{A} 查询: mug{MUG}", D),
+        (f"用户:{LATER}{LATER} female 30 最近查询: red mug mug mug 最近商品:{A}{B}{D} 查询: lamp{LAMP}", D),
+        (f"用户: male 41 最近查询: 最近商品: 查询: mug{MUG}", A),
+        (f"用户: 最近查询: 最近商品: 查询: lamp{LAMP}", D),
+        (f"用户:{A}{A} male 41 最近查询: mug 最近商品:{A} 查询:{BLANK}", C),
+        (f"用户:{LATER}{LATER} female 30 最近查询: mug mug lamp 最近商品:{A}{B}{D}{D} 查询: lamp{LAMP}", C),
     ],
 }  # fmt: skip
 
 
 def examples_of(templates, **changes):
     """Every example of every stage as (input, output) token lists."""
-    stages = training_stages(corpus(), read_templates(str(templates)), tokens(), SearchPlan(**changes))
+    plan = SearchPlan(**{"cold_users": "none", **changes})
+    stages = training_stages(corpus(), read_templates(str(templates)), tokens(), plan)
     filled = {name: stage.take(np.arange(len(stage))) for name, stage in stages.items()}
     return {name: list(zip(sequences(one.inputs), sequences(one.outputs), strict=True)) for name, one in filled.items()}
 
@@ -192,7 +192,7 @@ WRONG = [
     (changed("[pairs]", "[pair]"), "my.toml: unknown stage 'pair'; did you mean 'pairs'? (known: content, pairs, pers"),
     (changed("tasks = []", ""), "my.toml, stage 'pairs': a stage has tasks = [...], a list of tables with name, input"),
     (changed("tasks = []", "tasks = 3"), "my.toml, stage 'pairs': a stage has tasks = [...]"),
-    (changed("tasks = []", "tasks = [1]"), "my.toml, stage 'pairs', task 1: a task is a table with name, inp"),
+    (changed("tasks = []", "tasks = [1]"), "my.toml, stage 'pairs', task 1: a task is a table with name, input, outp"),
     (changed('name = "q", ', ""), "my.toml, stage 'content', task 1: no name; a task has name, input, output"),
     (changed('name = "q", input', 'name = "q", inputs'), f"my.toml, {Q}: no input; a task has name, input, output"),
     (changed('name = "q"', 'name = "q", outptu = "x"'),

@@ -10,7 +10,7 @@ SID. What came before an event of the training part is taken from that part alon
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,6 +123,19 @@ class SearchData:
             events=_training_events(log, positives),
         )
         return cls(shop, items, table, corpus, log, users)
+
+    def with_item_vectors(self, source: Any) -> SearchData:
+        """The same with embeddings of its items, as `open_embeddings` gives them, of length one; zeros for none."""
+        rows = match(self.table.ids, source.ids)
+        if (rows < 0).all():
+            raise InputError(
+                f"no item with a SID has a vector: the first is {self.table.ids[0].as_py()!r} among the SIDs, "
+                f"{source.ids[0].as_py()!r} among the vectors"
+            )
+        x = np.concatenate([np.asarray(chunk, np.float32) for chunk in source.chunks(1 << 16)])
+        x = np.where(rows[:, None] < 0, 0.0, x[rows]).astype(np.float32)
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        return replace(self, corpus=replace(self.corpus, item_vectors=x))
 
     def test(self, kind: str) -> TestPairs:
         """The test pairs of clicks or orders."""

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import SpecError
 from .bart.packing import Ragged
-from .context import Past, RecentQueries, ShortHistory, UserSids
+from .context import LongHistory, Past, RecentQueries, ShortHistory, UserSids
 from .examples import Filled, TaskExamples
 from .plan import SearchPlan
 from .templates import FIELDS, STAGES, TemplateTask
 from .tokens import Tokens
 
-__all__ = ["Corpus", "Events", "tables_of", "training_stages"]
+__all__ = ["Corpus", "Events", "event_inputs", "tables_of", "training_stages"]
 
 Integers = NDArray[np.int64]
 
@@ -63,6 +64,7 @@ class Corpus:
     training_queries: Integers  # rows of the queries that may be trained on
     pairs: tuple[Integers, Integers]  # query rows and item rows
     events: Events
+    item_vectors: NDArray[np.float32] | None = None  # (items, v), of length one; for plans with history_vectors
 
 
 def tables_of(
@@ -117,8 +119,24 @@ def training_stages(
     stages = {}
     for stage in STAGES:
         tasks = [TaskExamples(task, _usable(rows[stage](task), task, tables, stage)) for task in templates[stage]]
-        stages[stage] = Filled([one for one in tasks if len(one)], tables, tokens, plan.longest)
+        histories = _histories(corpus.events, plan, corpus.item_vectors) if stage == "personal" else None
+        stages[stage] = Filled([one for one in tasks if len(one)], tables, tokens, plan.longest, histories)
     return stages
+
+
+def event_inputs(
+    corpus: Corpus,
+    events: Events,
+    task: TemplateTask,
+    tokens: Tokens,
+    plan: SearchPlan,
+    item_vectors: NDArray[np.float32] | None = None,
+) -> Filled:
+    """The inputs of a personal task for events whose item is not known; item_vectors: those of the training."""
+    rows = event_rows(events)
+    examples = TaskExamples(task, {name: rows[name] for name in (*sorted(task.inputs), "event")})
+    tables = tables_of(corpus, events, tokens, plan, task.inputs)
+    return Filled([examples], tables, tokens, plan.longest, _histories(events, plan, item_vectors))
 
 
 def event_rows(events: Events) -> dict[str, Integers]:
@@ -134,6 +152,7 @@ def event_rows(events: Events) -> dict[str, Integers]:
         "history": index,
         "recent_queries": index,
         "user_sid": index,
+        "event": index,
     }
 
 
@@ -159,7 +178,7 @@ def _usable(
 
     What describes a user may be missing, and so may the SID of a query that is read with its text.
     """
-    needed = {name: rows[name] for name in sorted(task.fields)}
+    needed = {name: rows[name] for name in (*sorted(task.fields), "event") if name in rows}
     required = set(task.outputs) if stage == "personal" else set(task.fields)
     if "query" in task.inputs:
         required -= {"query_sid"} - task.outputs
@@ -167,6 +186,14 @@ def _usable(
     for name in sorted(required):
         usable &= (needed[name] >= 0) & (np.diff(tables[name].starts)[needed[name]] > 0)
     return {name: index[usable] for name, index in needed.items()}
+
+
+def _histories(events: Events, plan: SearchPlan, vectors: NDArray[np.float32] | None) -> tuple[LongHistory, int] | None:
+    if not plan.history_vectors:
+        return None
+    if vectors is None:
+        raise SpecError(f"history_vectors is {plan.history_vectors}, which needs the vectors of the items: give them")
+    return LongHistory(events.clicks, vectors, plan.long_history), plan.history_vectors
 
 
 def _first_item(query: Integers, item: Integers) -> tuple[Integers, Integers]:
