@@ -64,7 +64,7 @@ def test_thread_count_changes_no_token(tmp_path):
 
     script = (
         "import numpy as np, sidkit;"
-        "X = np.random.default_rng(0).normal(size=(6000, 24));"
+        "X = np.random.default_rng(0).normal(size=(3000, 24));"
         "fits = [sidkit.prq_kmeans((64, 32), top_k=3).fit(X.astype(dtype)) for dtype in ('f4', 'f8')];"
         "print([fitted.fit_codes.tobytes().hex() for fitted in fits])"
     )
