@@ -17,6 +17,8 @@ from browser import page as page
 from browser import shared_context as shared_context
 from command import sidkit
 
+pytest.register_assert_rewrite("seam_suite")
+
 
 @pytest.fixture
 def rng():

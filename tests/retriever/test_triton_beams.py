@@ -25,7 +25,7 @@ from sidkit.retriever.triton.search_blocks import KERNEL_BLOCKS
 from sidkit.sids.trie import Trie
 
 pytestmark = QUIET
-R, USERS, BEAMS, D, HEADS, E = 2, 5, 30, 64, 4, 16
+R, USERS, BEAMS, D, HEADS, E = (2, 5, 30, 64, 4, 16) if ON_GPU else (2, 2, 17, 64, 2, 32)
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16] if ON_GPU else [torch.float32], ids=str)
@@ -94,7 +94,7 @@ def test_scores_of_candidates(widest):
 @pytest.mark.skipif(ON_GPU, reason="in bfloat16 near ties swap ranks; the blocks are compared above")
 @pytest.mark.parametrize("constrained", [True, False])
 def test_a_search_by_kernels_finds_what_the_plain_one_finds(constrained, monkeypatch):
-    shape, vocabulary = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16), Vocabulary((8, 8, 8))
+    shape, vocabulary = Shape(layers=1, d_model=64, d_ff=64, heads=2, d_kv=32), Vocabulary((8, 8, 8))
     rng = np.random.default_rng(1)
     tables = [SidTable(range(n), rng.integers(0, 8, (n, 3)), (8, 8, 8)) for n in (40, 9)]
     runs = [new_weights(shape, len(vocabulary), seed) for seed in range(R)]
@@ -102,8 +102,8 @@ def test_a_search_by_kernels_finds_what_the_plain_one_finds(constrained, monkeyp
         name: torch.cat([one[name] * (3.0 if "q" in name or "bias" in name else 1.0) for one in runs])
         for name in runs[0]
     }
-    tokens = torch.tensor(rng.integers(1, len(vocabulary), (R, 3, 15)))
-    tokens[:, 1, :9] = 0
+    tokens = torch.tensor(rng.integers(1, len(vocabulary), (R, 2, 9)))
+    tokens[:, 1, :3] = 0
     trie = DeviceTrie([Trie.of(table) for table in tables], vocabulary, "cpu")
     plain = beams.stacked_search(weights, shape, trie, tokens, 12, constrained)
     monkeypatch.setattr(beams, "choose_blocks", lambda *_: KERNEL_BLOCKS)
@@ -111,11 +111,11 @@ def test_a_search_by_kernels_finds_what_the_plain_one_finds(constrained, monkeyp
     assert torch.equal(ours.leaf, plain.leaf)
     assert torch.allclose(ours.score, plain.score, atol=1e-4)
     if constrained:
-        assert (ours.leaf[1] >= 0).sum(1).tolist() == [len(Trie.of(tables[1]))] * 3
+        assert (ours.leaf[1] >= 0).sum(1).tolist() == [len(Trie.of(tables[1]))] * 2
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
+@pytest.mark.skipif(not ON_GPU, reason="bfloat16 needs a CUDA device")
 def test_a_search_on_a_gpu_ranks_as_the_cpu_does(monkeypatch):
     shape, vocabulary = Shape(), Vocabulary((64, 64, 64))
     rng = np.random.default_rng(1)

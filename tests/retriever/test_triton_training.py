@@ -21,7 +21,8 @@ from sidkit.retriever.triton.t5_blocks import TILES
 
 pytestmark = QUIET
 DTYPES = [torch.bfloat16 if ON_GPU else torch.float32]  # a GPU's own float32 product is not one
-R, ROWS, W, D, HEADS, E, WIDE, WORDS = 2, 5, 20, 64, 4, 16, 192, 37
+R, ROWS, W, D, HEADS, E, WIDE, WORDS = (2, 5, 20, 64, 4, 16, 192, 37) if ON_GPU else (2, 2, 20, 64, 2, 32, 192, 37)
+SMALL = (2, 64, 64, 4, 16) if ON_GPU else (1, 64, 64, 2, 32)  # layers, d_model, d_ff, heads, d_kv
 SHARE, SITE = 0.25, 2
 
 
@@ -167,9 +168,9 @@ def stack_of(precision, device):
     from sidkit.retriever.plan import Plan
     from sidkit.retriever.stack import Stack, Vocabulary
 
-    shape = Shape(layers=2, d_model=64, d_ff=64, heads=4, d_kv=16, dropout=0.0)
+    shape = Shape(*SMALL, dropout=0.0)
     plan, rng = Plan(shape, batch=16, history=6, precision=precision), np.random.default_rng(0)
-    walks = Sequences.of([rng.integers(30, size=9).tolist() for _ in range(12)])
+    walks = Sequences.of([rng.integers(30, size=9).tolist() for _ in range(12 if ON_GPU else 3)])
     runs = Stack(walks, Vocabulary((5, 6)), plan, R, device)
     codes = np.stack([np.arange(30) // 6, np.arange(30) % 6], 1)
     for run in range(R):
@@ -291,8 +292,10 @@ def test_a_run_learns_in_a_stack_that_shrinks_what_it_learns_alone(monkeypatch):
     )
     monkeypatch.setattr(Outcome, "is_over", lambda self, plan: self.epoch >= 1 + self.run.seed)
     table = SidTable(np.arange(24), np.stack([np.arange(24) // 6, np.arange(24) % 6], 1), (4, 6))
-    walks = Sequences.of([[(user + step) % 24 for step in range(7)] for user in range(8)])
-    plan = Plan(Shape(1, 64, 64, 4, 16, dropout=0.3), epochs=3, batch=32, beams=2, learning_rate=1e-3)
+    users, steps, history = (8, 7, 20) if ON_GPU else (3, 5, 4)
+    walks = Sequences.of([[(user + step) % 24 for step in range(steps)] for user in range(users)])
+    shape = Shape(1, *SMALL[1:], dropout=0.3)
+    plan = Plan(shape, epochs=3, batch=32, beams=2, learning_rate=1e-3, history=history)
     results = []
     for seeds in ((0, 1), (1,)):
         *_, last = train_stack([TrainingRun("a", table, seed) for seed in seeds], walks, plan, DEVICE, at_once=2)
@@ -302,7 +305,7 @@ def test_a_run_learns_in_a_stack_that_shrinks_what_it_learns_alone(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
+@pytest.mark.skipif(not ON_GPU, reason="bfloat16 and recorded steps need a CUDA device")
 def test_a_stack_of_kernels_learns_as_a_compiled_one_does(monkeypatch):
     results = []
     for kernels in (True, False):

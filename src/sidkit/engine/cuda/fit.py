@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from ...errors import SpecError
+from . import tiles
 from .carry import scored
 from .codebook import CudaCodebook
-from .pairs import AT_ONCE, PROGRAMS, CodePairs, column_sums
+from .pairs import AT_ONCE, CodePairs, column_sums
 from .tiles import Mode, ceil_div, power_above, tile_for
 from .triton import dense as kernels_dense
 from .triton import repair as kernels_repair
@@ -78,7 +79,7 @@ def _sorted_sums(
         **tile.launch,
     )  # fmt: skip
     if evict or book.cosine:
-        kernels_repair.repair_kernel[(4 * PROGRAMS,)](
+        kernels_repair.repair_kernel[(4 * tiles.PROGRAMS,)](
             rows, c._replace(blocks=ceil_div(K, 128)), out, undecided, beta, scale,
             TileShape(d, tile.padded, min(128, tile.dims), 32, 128), SlotShape(k, power_above(k)), pairs.rank_bits,
             skip_zero, unit_rows, num_warps=4, num_stages=2,
@@ -93,7 +94,7 @@ def _dense_sums(
     """Scores, weights and sums in one pass, for a codebook that fits on a multiprocessor."""
     (n, d), K = x.shape, len(book)
     wide, padded, rows = max(16, power_above(K)), max(16, power_above(d)), 64
-    run = max(1, min(256, ceil_div(n, rows * 4 * PROGRAMS)))
+    run = max(1, min(256, ceil_div(n, rows * 4 * tiles.PROGRAMS)))
     programs = ceil_div(n, rows * run)
     c = book.operands("fp16", padded, wide)
     sums = torch.empty(programs, wide, padded, dtype=torch.float32, device=x.device)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import tiles
 from .tiles import ceil_div, power_above, power_below
 from .triton import sums as kernels_sum
 
-__all__ = ["AT_ONCE", "PROGRAMS", "CodePairs", "add_up", "column_sums"]
+__all__ = ["AT_ONCE", "CodePairs", "add_up", "column_sums"]
 
 AT_ONCE = 21 << 20  # pairs sorted together: 16 bytes each
-PROGRAMS = 264  # of kernels whose amount of work only the device knows: two per multiprocessor of an H200
 PAIRS = 512  # pairs a codeword should have in a sub-block of rows
 L2_SHARE = 24 << 20  # bytes of rows in a sub-block, when rows are read more than once
 LANES = 16  # pairs added up in parallel
@@ -87,7 +87,7 @@ def column_sums(x: Tensor) -> Tensor:
     n, d = x.shape
     padded = power_above(d)
     rows = max(1, 2048 // padded)
-    run = max(1, ceil_div(n, rows * 4 * PROGRAMS))
+    run = max(1, ceil_div(n, rows * 4 * tiles.PROGRAMS))
     parts = torch.empty(max(1, ceil_div(n, rows * run)), d, dtype=torch.float64, device=x.device)
     kernels_sum.column_kernel[(len(parts),)](x, parts, n, run, d, padded, rows)
     return parts.sum(0)

@@ -12,6 +12,7 @@ from .triton.arguments import TileShape
 __all__ = ["Mode", "Tile", "ceil_div", "power_above", "power_below", "tile_for"]
 
 Mode = Literal["fp16", "bf16", "tf32", "fp32"]  # what is multiplied: float16, bfloat16, TensorFloat-32, float16 halves
+PROGRAMS = 264  # of kernels whose amount of work only the device knows: two per multiprocessor of an H200
 
 
 @dataclass(frozen=True)

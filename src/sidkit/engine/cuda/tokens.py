@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import tiles
 from .carry import scored
 from .codebook import CudaCodebook
-from .pairs import PROGRAMS
 from .tiles import ceil_div, power_above, tile_for
 from .triton import repair as kernels_repair
 from .triton import top as kernels_top
@@ -62,7 +62,7 @@ def _exact_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
         scored(x, "fp32", tile), c, index, value, undecided, n, tolerance, book.reach, book.offset_reach,
         tile.shape(d), keep, **tile.launch,
     )  # fmt: skip
-    kernels_repair.settle_kernel[(8 * PROGRAMS,)](
+    kernels_repair.settle_kernel[(8 * tiles.PROGRAMS,)](
         x, book.exact, book.exact_offset, index, value, undecided, K, d, 16, 256, k, num_warps=8
     )
     return index, value
