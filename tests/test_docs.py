@@ -58,13 +58,21 @@ def test_the_readme_shell_blocks_run_in_order(shop):
             run(line, shop)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/tokenizers.md", "docs/embedding.md", "docs/recommending.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/tokenizers.md", "docs/embedding.md", "docs/recommending.md", "docs/search.md"]
+)
 def test_the_python_blocks_of_the_documents_run(document, shop, monkeypatch):
     monkeypatch.chdir(shop)
     python = blocks((ROOT / document).read_text(), "python")
     assert python
     for block in python:
         exec(compile(block, document, "exec"), {})  # noqa: S102
+
+
+def test_the_way_from_a_log_to_answers_runs_in_order(tmp_path):
+    for block in blocks((ROOT / "docs" / "search.md").read_text(encoding="utf-8"), "bash"):
+        for line in block.splitlines():
+            run_shorter(line, tmp_path)
 
 
 def examples(command):
@@ -84,6 +92,7 @@ SHORTER = {  # what takes minutes, as it would run on less data or for fewer epo
     "sidkit search demo": "--items 200 --rows 300",
     "sidkit search simulate": "--items 200 --rows 300",
     "sidkit search train": "--epochs 1,1,1 --words 500 --beams 4 --longest 48",
+    "sidkit fit aligned": "--sizes 16-8-4",
 }
 
 

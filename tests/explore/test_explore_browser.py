@@ -10,7 +10,7 @@ from explored import HOSTILE, large_shop, served
 from explored import pages as pages
 from explored import site as site
 from sidkit.explore.catalogue import read
-from sidkit.explore.pages import Pages
+from sidkit.explore.pages import Asked, Pages
 
 pytest.importorskip("uvicorn")
 
@@ -286,3 +286,37 @@ def test_a_visitor_without_the_token_must_enter_it(browser, pages):
         assert "token" not in page.url
         visit(page, site)
         assert heading(page) == "All items"
+
+
+def test_a_search_model_is_asked_in_its_own_box(page, pages, site):
+    """A model that answers with the items of one SID, and knows the SID of one query."""
+    asked = []
+
+    def model(text):
+        asked.append(text)
+        return Asked([1, 2, 0] if text == "lamps" else None, [("P0003", 0.25), (HOSTILE, 1e-5)])
+
+    visit(page, site)
+    assert page.locator("#sides >> text=Ask the model").count() == 0
+    assert page.request.get(f"{site}/api/ask?q=x").status == 404
+    with served(Pages(pages.catalogue, model)) as address:
+        visit(page, address)
+        page.click("text=Ask the model")
+        until(page, "Ask the model")
+        page.fill(".ask input", "lamps")
+        page.keyboard.press("Enter")
+        until(page, "“lamps”")
+        assert query(page) == "/ask?q=lamps"
+        rows = page.locator("ul.items li").all_inner_texts()
+        assert "25.0 %" in rows[0]
+        assert "P0003" in rows[0]
+        assert "< 0.1 %" in rows[1]
+        assert page.locator("section a.sid").first.inner_text() == pages.lookup.side("a").sid([1, 2, 0])
+        page.fill(".ask input", HOSTILE)
+        page.click(".ask button")
+        until(page, f"“{HOSTILE}”")
+        assert "This query has no SID" in page.inner_text("main")
+        page.go_back()
+        until(page, "“lamps”")
+        assert page.input_value(".ask input") == "lamps"
+    assert set(asked) == {"lamps", HOSTILE}

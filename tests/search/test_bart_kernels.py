@@ -109,3 +109,24 @@ def test_gelu_of_a_linear_layer():
     leaves = [leaf(37, 24), leaf(48, 24), leaf(48)]
     grad = torch.randn(37, 48, device=DEVICE)
     both(FUSED.gelu_linear, PLAIN.gelu_linear, grad, leaves)
+
+
+def test_a_history_through_the_query_former():
+    from sidkit.search.bart.former import History, first_former, summarise
+    from sidkit.search.bart.network import PLAIN, Dropout
+    from sidkit.search.bart.shape import BartShape
+    from sidkit.search.bart.triton.blocks import FUSED
+
+    torch.manual_seed(4)
+    shape = BartShape(layers=1, d_model=HEADS * WIDTH, d_ff=8, heads=HEADS, positions=8)
+    names, first = zip(*first_former(shape, 3, 8, 0).items(), strict=True)
+    given = [(10 * value).to(DEVICE).requires_grad_() for value in first]
+    vectors, starts = torch.randn(30, 8, device=DEVICE), starts_of([1, 20, 9])
+    grad = torch.randn(9, HEADS * WIDTH, device=DEVICE)
+
+    def through(blocks):
+        return lambda *values: summarise(
+            dict(zip(names, values, strict=True)), HEADS, History(vectors, starts, 20), Dropout(), blocks
+        )
+
+    both(through(FUSED), through(PLAIN), grad, given)

@@ -143,6 +143,33 @@ def test_unknown_items_in_a_given_past_count_as_none():
     assert sequences(RecentQueries(past, Ragged.of([[5], [6]]), 2).take(rows)) == [[6], []]
 
 
+def test_items_by_count_end_with_the_most_frequent_and_of_equals_with_the_latest():
+    items = np.array([[-1, 4, 2, 4, 3], [1, 1, 2, 2, 5], [-1, -1, -1, -1, -1], [7, 7, 7, 7, 7], [3, 2, 1, 2, 3]])
+    assert by_count(items).tolist() == [
+        [-1, -1, 2, 3, 4], [-1, -1, 5, 1, 2], [-1] * 5, [-1, -1, -1, -1, 7], [-1, -1, 1, 2, 3],
+    ]  # fmt: skip
+
+
+def test_a_user_without_clicks_is_the_items_that_others_clicked_for_the_query(log, rng):
+    events, clicks = log
+    typed = [(int(rng.integers(0, 3)), when) for _, when in events]  # the query in place of the user
+    given = [(int(rng.integers(0, 3)), when, item) for _, when, item in clicks]
+    codes = rng.integers(0, 64, (40, 3)).astype(np.int32)
+    own, others = past_of(*columns(events), *columns(clicks)), past_of(*columns(typed), *columns(given))
+    users = UserSids(own, codes, np.zeros(3, np.int32), short=2, long=6, others=others)
+    cold = 0
+    for i, tokens in enumerate(sequences(users.take(np.arange(len(events))))):
+        items = before(events[i], clicks)
+        if not items:
+            recent = before(typed[i], given)
+            last = {item: number for number, item in enumerate(recent)}
+            items = sorted(last, key=lambda item: (recent.count(item), last[item]))
+            cold += bool(items)
+        expected = [weighted(codes, items[-count:]) for count in (2, 6)] if items else []
+        assert tokens == [code for sid in expected for code in sid]
+    assert cold > 5
+
+
 def test_a_user_without_clicks_takes_what_others_clicked_most_for_the_query():
     codes, offsets = np.array([[0, 3], [2, 1], [3, 0]]), np.array([10, 20])
     clicks = Past(np.zeros(0, np.int64), np.zeros(2, np.int64), np.zeros(2, np.int64))

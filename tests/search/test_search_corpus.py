@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sidkit import SidTable
-from sidkit.errors import InputError
+from sidkit.errors import InputError, SpecError
 from sidkit.search.corpus import SearchData
 from sidkit.search.read.left_out import LeftOut
 from sidkit.search.shop import Shop, write_shop
@@ -106,3 +106,21 @@ def test_a_training_part_without_clicks(tmp_path):
     opened = Shop.open(tmp_path / "shop")
     with pytest.raises(InputError, match="no search in the training part"):
         SearchData.of(opened, ITEMS, query_sids(opened))
+
+
+def test_the_last_stage_answers_with_clicks_or_orders_or_both(shop):
+    made = {one: SearchData.of(shop, ITEMS, query_sids(shop), positives=one) for one in ("both", "clicks", "orders")}
+    assert {one: data.corpus.events.item.tolist() for one, data in made.items()} == {
+        "both": [0, 0, 2], "clicks": [0, 0, 2], "orders": [0]
+    }  # fmt: skip
+    with pytest.raises(SpecError, match="positives must be both, clicks, orders, not 'views'"):
+        SearchData.of(shop, ITEMS, query_sids(shop), positives="views")
+
+
+def test_a_log_without_orders_has_none_to_learn_from(tmp_path):
+    bare = [(*one[:6], [], one[7]) for one in RECORDS]
+    write_shop(tmp_path / "shop", draft(log=[log_table(bare)]))
+    opened = Shop.open(tmp_path / "shop")
+    assert len(SearchData.of(opened, ITEMS, query_sids(opened)).corpus.events) == 3
+    with pytest.raises(InputError, match="no orders to learn from"):
+        SearchData.of(opened, ITEMS, query_sids(opened), positives="orders")

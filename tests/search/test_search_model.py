@@ -12,7 +12,7 @@ pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 from dataclasses import replace  # noqa: E402
 
 import sidkit  # noqa: E402
-from sidkit.errors import InputError, StoreError  # noqa: E402
+from sidkit.errors import InputError, SpecError, StoreError  # noqa: E402
 from sidkit.search.bart.shape import BartShape  # noqa: E402
 from sidkit.search.corpus import SearchData  # noqa: E402
 from sidkit.search.evaluation import AlignedVectors, data_of, evaluate  # noqa: E402
@@ -25,6 +25,7 @@ from sidkit.search.shop import Shop  # noqa: E402
 from sidkit.search.simulate import ShopPlan, simulate_shop  # noqa: E402
 from sidkit.search.tokens import Tokens, train_bpe  # noqa: E402
 from sidkit.tokenizer.recipes import recipe  # noqa: E402
+from toyshop import write_vectors  # noqa: E402
 
 SHAPE = BartShape(layers=1, d_model=32, d_ff=64, heads=2, positions=192, dropout=0.1)
 PLAN = SearchPlan(SHAPE, epochs=(1, 1, 1), batch=64, learning_rate=1e-3, words=400, longest=192, beams=8)
@@ -195,7 +196,9 @@ def test_answers_are_the_items_of_the_generated_sids(run, parts):
         probabilities = [one.probability for one in answers]
         assert probabilities == sorted(probabilities, reverse=True)
         assert 0 < sum({one.sid: one.probability for one in answers}.values()) <= 1
-    assert model.ask([Request(query)])[0] == plain
+    alone = model.ask([Request(query)])[0]
+    assert [one[:3] for one in alone] == [one[:3] for one in plain]
+    np.testing.assert_allclose([one.probability for one in alone], [one.probability for one in plain], rtol=1e-4)
 
 
 def test_bad_requests(run):
@@ -291,3 +294,42 @@ def test_a_model_starts_from_a_local_folder(run, parts, tmp_path):
     np.testing.assert_allclose(model.weights["encoder.fc1.weight"], before.weights["encoder.fc1.weight"], atol=1e-5)
     with pytest.raises(InputError, match="no such model folder"):
         train_search(data, tmp_path / "other", small, start=tmp_path / "missing")
+
+
+def test_templates_without_the_last_stage_are_refused(parts, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        '[content]\ntasks = [{ name = "a", input = "{query}", output = "{query_sid}" }]\n[pairs]\ntasks = []\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(SpecError, match=r"mine.toml: stage 'personal' is missing"):
+        train_search(parts[1], tmp_path / "run", replace(PLAN, templates=str(tmp_path / "mine.toml")))
+
+
+def test_a_model_with_vectors_of_the_history_is_saved_and_reads_them(parts, tmp_path):
+    from transformers import BartForConditionalGeneration
+
+    from sidkit.data.embeddings import open_embeddings
+
+    fitted, data = parts
+    ids = data.table.ids
+    x = np.random.default_rng(4).normal(size=(len(ids), 6)).astype(np.float32)
+    write_vectors(tmp_path / "items.parquet", "item_id", ids[1:], x[1:])  # the first item has none
+    with_vectors = data.with_item_vectors(open_embeddings(str(tmp_path / "items.parquet")))
+    unit = with_vectors.corpus.item_vectors
+    np.testing.assert_allclose(unit[1:], x[1:] / np.linalg.norm(x[1:], axis=1, keepdims=True), rtol=1e-6)
+    assert not unit[0].any()
+    plan = replace(PLAN, history_vectors=2)
+    trained = train_search(with_vectors, tmp_path / "run", plan, fitted, device="cpu")
+    loaded = SearchModel.load(tmp_path / "run", "cpu")
+    assert set(loaded.weights) == set(trained.weights) > {"former.queries"}
+    assert all(torch.equal(loaded.weights[name], value) for name, value in trained.weights.items())
+    np.testing.assert_array_equal(loaded.parts.item_vectors, unit)
+    BartForConditionalGeneration.from_pretrained(tmp_path / "run")  # knows nothing of the former
+    query, history = data.corpus.queries[0], tuple(ids[3:30].to_pylist())
+    long, short = loaded.ask([Request(query, history), Request(query, history[-5:])])  # the same short window
+    assert long == trained.ask([Request(query, history), Request(query, history[-5:])])[0]
+    assert [one.probability for one in long] != [one.probability for one in short]
+    assert len(evaluate(loaded, data_of(loaded, data.shop)).figures())
+    (tmp_path / "run" / "history.safetensors").unlink()
+    with pytest.raises(StoreError, match=r"history\.safetensors"):
+        SearchModel.load(tmp_path / "run", "cpu")

@@ -38,11 +38,12 @@ def column(number):
 
 def events(user, time, query, item):
     """Events, given what the whole log contains of their users."""
-    users, times = column(0), column(1)
+    users, times, queries, items = (column(number) for number in range(4))
     return Events(
         query, item, user,
-        past_of(user, time, users, times, column(3)), past_of(user, time, users, times, column(2)),
-        past_of(query, time, column(2), times, column(3)),
+        clicks=past_of(user, time, users, times, items),
+        queries=past_of(user, time, users, times, queries),
+        others=past_of(query, time, queries, times, items),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,9 @@ from .inputs import require_its_tokenizer
 from .options import Column, IdColumn, Insist, Items, Json, Location, Sids, TokenizerOption, location
 
 if TYPE_CHECKING:
-    from ..explore.pages import Pages
+    from collections.abc import Callable
+
+    from ..explore.pages import Asked, Pages
 
 
 def explore(
@@ -27,6 +30,9 @@ def explore(
     compare: Annotated[
         Location | None,
         typer.Option("--compare", help="SIDs of the same items by another tokenizer", parser=location, metavar="PATH"),
+    ] = None,
+    search: Annotated[
+        Path | None, typer.Option("--search", help="A search model, to be asked: folder of `sidkit search train`")
     ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen at; any but a loopback address requires a token")
@@ -44,8 +50,8 @@ def explore(
 ) -> None:
     """sidkit explore sids.parquet --items items.parquet --text title
 
-    Walk the prefix tree in a browser: find items, see what each token separates, compare two tokenizers. Everything
-    stays on this machine; Ctrl-C ends it.
+    Walk the prefix tree in a browser: find items, see what each token separates, compare two tokenizers, and with
+    --search ask a search model. Everything stays on this machine; Ctrl-C ends it.
     """
     from ..errors import need
     from ..explore.catalogue import read
@@ -63,7 +69,7 @@ def explore(
     of_items = id_column_in(id_column, items, embeddings) if items else None
     with Terminal() as progress:
         catalogue = read(sids, compare, items, text, vectors, progress, of_items)
-        pages = Pages(catalogue)
+        pages = Pages(catalogue, None if search is None else _model(search))
     if items is not None:
         notes.add("items", items, catalogue.chosen)
     about = pages.about()
@@ -76,6 +82,24 @@ def explore(
             print(f"{plain(side['name'])}: {side['items']:,} items, {side['sids']:,} distinct SIDs, sizes {sizes}")
     if not check:
         _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser, as_json)
+
+
+def _model(folder: Path) -> "Callable[[str], Asked]":
+    """What answers a query with items."""
+    from ..errors import need
+
+    need("torch", "search", "asking a search model")
+    from ..explore.pages import Asked
+    from ..search.model.model import Request, SearchModel
+
+    model = SearchModel.load(folder)
+
+    def ask(query: str) -> Asked:
+        codes = model.query_codes([query])[0].tolist()
+        (answers,) = model.ask([Request(query)])
+        return Asked(codes if codes[0] >= 0 else None, [(one.item, one.probability) for one in answers])
+
+    return ask
 
 
 def _serve(pages: "Pages", host: str, port: int | None, browser: bool, as_json: bool) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -16,17 +16,24 @@ from .catalogue import Catalogue, Side
 from .lookup import Integers, Lookup, Missing, page_of, paged
 from .prefixes import counterpart, members, node
 
-__all__ = ["Missing", "Pages"]
+__all__ = ["Asked", "Missing", "Pages"]
 
 RESULTS = 25
 NEAREST, SURPRISES = 100, 10
 
 
-class Pages:
-    """The answers about one catalogue; the costly ones are cached."""
+class Asked(NamedTuple):
+    """What a search model answers: the codes of the query, if it has a SID, and items with their probabilities."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self.catalogue, self.lookup = catalogue, Lookup(catalogue)
+    codes: list[int] | None
+    items: list[tuple[Any, float]]
+
+
+class Pages:
+    """The answers about one catalogue; the costly ones are cached. model: answers a query, if there is one."""
+
+    def __init__(self, catalogue: Catalogue, model: Callable[[str], Asked] | None = None) -> None:
+        self.catalogue, self.lookup, self.model = catalogue, Lookup(catalogue), model
         self.node = lru_cache(512)(partial(node, self.lookup))
         self.counterpart = lru_cache(64)(partial(counterpart, self.lookup))
         self.members = partial(members, self.lookup)
@@ -42,7 +49,20 @@ class Pages:
             "sides": sides,
             "texts": texts is not None,
             "embeddings": vectors is not None,
+            "model": self.model is not None,
         }
+
+    def ask(self, query: str) -> dict[str, Any]:
+        """The items that the search model finds for a query, best first."""
+        if self.model is None:
+            raise Missing("there is no search model; start with --search")
+        if not query.strip():
+            return {"query": query, "sid": None, "list": []}
+        asked, side = self.model(query), next(iter(self.catalogue.sides.values()))
+        items = [self.lookup.item(self.lookup.row(str(item))) | {"probability": p} for item, p in asked.items]
+        sid = None if asked.codes is None else side.sid(asked.codes)
+        prefix = asked.codes if asked.codes and side.tree.span(asked.codes) else None
+        return {"query": query, "sid": sid, "prefix": prefix, "side": side.key, "list": items}
 
     def item(self, item: str) -> dict[str, Any]:
         """An item, its SID on every side, and the words that each token adds."""

@@ -3,6 +3,7 @@
     /               a prefix: t (which table), p (12-3), page, sort
     /item           an item: id
     /search         q, page
+    /ask            q: what a search model answers
     /api/...        the same as JSON
 
 All pages are one document whose script calls the API. What does not exist gets status 404, as a page and as JSON.
@@ -66,6 +67,7 @@ def build(pages: Pages, token: str | None = None) -> Any:
         Route("/", page(answers["node"])),
         Route("/item", page(answers["item"])),
         Route("/search", page(answers["search"])),
+        Route("/ask", page(lambda query: pages.ask(""))),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return Guard(Starlette(routes=routes, exception_handlers={Missing: missing, HTTPException: missing}), token)
@@ -89,6 +91,7 @@ def _answers(pages: Pages) -> dict[str, Callable[[Any], Any]]:
         "item": lambda query: pages.item(str(query.get("id", ""))),
         "near": lambda query: pages.near(str(query.get("id", "")), key(query)),
         "search": lambda query: pages.search(str(query.get("q", ""))[:500], _number(query)),
+        "ask": lambda query: pages.ask(str(query.get("q", ""))[:500]),
     }
 
 

@@ -46,17 +46,16 @@ def counted_by_token(
     codes: Any,
     sizes: Sequence[int],
     sequences: Sequences,
-    split: Literal["test", "valid"] = "valid",
     beams: int = 30,
     progress: Progress | None = None,
 ) -> dict[str, float]:
     """How well tokens' chances given the first token of the last item predict SIDs (see `chances`).
 
-    codes: (n, levels). SIDs are ranked by beam search. One that g items share counts 1/g, as in the `expected` reading
-    of a model's figures.
+    codes: (n, levels). The items to predict are those of the validation. SIDs are ranked by beam search. One that g
+    items share counts 1/g, as in the `expected` reading of a model's figures.
     """
     array = require_codes(codes, sizes)
-    last, target = held_out(sequences, split)
+    last, target = held_out(sequences, "valid")
     before, after, _ = sequences.training().transitions()
     chances = Chances(array, sizes, before, after)
     tokens, user_token = np.unique(chances.first[last], return_inverse=True)

@@ -11,10 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .bart.packing import Ragged
+from .bart.packing import Ragged, RaggedVectors
 from .examples import join
 
-__all__ = ["Past", "RecentQueries", "ShortHistory", "UserSids", "by_count", "past_of", "weighted_codes"]
+__all__ = [
+    "LongHistory",
+    "Past",
+    "RecentQueries",
+    "ShortHistory",
+    "UserSids",
+    "by_count",
+    "past_of",
+    "weighted_codes",
+]
 
 Integers = NDArray[np.int64]
 COUNTED = 200  # latest clicks for a query, among which the most frequent items are taken
@@ -69,6 +78,24 @@ class ShortHistory:
 
 
 @dataclass(frozen=True, eq=False)
+class LongHistory:
+    """The vectors of the latest items, oldest first, by event; the first of each is of zeros, so none is empty."""
+
+    clicks: Past
+    vectors: NDArray[np.float32]  # (items, v)
+    count: int = 50
+
+    def take(self, rows: Integers) -> RaggedVectors:
+        items, number = self.clicks.latest(rows, self.count)
+        starts = _starts(number + 1)
+        vectors = np.zeros((starts[-1], self.vectors.shape[1]), np.float32)
+        of_item = np.ones(len(vectors), bool)
+        of_item[starts[:-1]] = False
+        vectors[of_item] = self.vectors[items[items >= 0]]
+        return RaggedVectors(vectors, starts)
+
+
+@dataclass(frozen=True, eq=False)
 class RecentQueries:
     """The texts of the latest queries, oldest first, by event; a separator lies between two of them."""
 
@@ -84,10 +111,8 @@ class RecentQueries:
         texts = Ragged(self.texts.tokens, np.append(self.texts.starts, self.texts.starts[-1]))  # -1: an empty one
         for i in range(self.count):
             follows = exists[:, i] & exists[:, :i].any(1)
-            parts += [
-                Ragged(np.full(follows.sum(), self.separator, np.int32), _starts(follows)),
-                texts.take(recent[:, i]),
-            ]
+            separators = np.full(follows.sum(), self.separator, np.int32)
+            parts += [Ragged(separators, _starts(follows.astype(np.int64))), texts.take(recent[:, i])]
         return join(parts)
 
 
@@ -110,8 +135,8 @@ class UserSids:
         longest, _ = self.clicks.latest(rows, max(self.short, self.long))
         if self.others is not None:
             cold = np.flatnonzero((longest < 0).all(1))
-            width = longest.shape[1]
-            longest[cold] = by_count(self.others.latest(rows[cold], max(width, COUNTED))[0])[:, -width:]
+            counted = by_count(self.others.latest(rows[cold], max(longest.shape[1], COUNTED))[0])
+            longest[cold] = counted[:, counted.shape[1] - longest.shape[1] :]
         parts = []
         for count in (self.short, self.long):
             items = longest[:, longest.shape[1] - count :]

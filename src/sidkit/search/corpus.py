@@ -10,7 +10,7 @@ SID. What came before an event of the training part is taken from that part alon
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..data.items import match
-from ..errors import InputError
+from ..errors import InputError, SpecError
 from ..sids.table import SidTable
 from .context import past_of
 from .pairs import normal_queries
@@ -31,6 +31,7 @@ from .stages import Corpus, Events
 __all__ = ["SearchData", "TestPairs", "profiles_of"]
 
 Integers = NDArray[np.int64]
+POSITIVES = ("both", "clicks", "orders")
 
 
 class _Log(NamedTuple):
@@ -76,23 +77,38 @@ class SearchData:
     users: Any  # the users of the log, different ones
 
     @classmethod
-    def of(cls, shop: Shop, item_sids: SidTable, query_sids: SidTable, left_out: LeftOut | None = None) -> SearchData:
+    def of(
+        cls,
+        shop: Shop,
+        item_sids: SidTable,
+        query_sids: SidTable,
+        left_out: LeftOut | None = None,
+        positives: str = "both",
+    ) -> SearchData:
         """Join a shop with the SIDs of its items, by item_id, and of its queries, by query_id."""
         if item_sids.sizes != query_sids.sizes:
             raise InputError(
                 f"items have SIDs of sizes {_sizes(item_sids)}, queries of {_sizes(query_sids)}; encode both with the "
                 "same tokenizer"
             )
-        return cls.joined(shop, item_sids, _query_codes(shop.queries, query_sids), left_out)
+        return cls.joined(shop, item_sids, _query_codes(shop.queries, query_sids), left_out, positives)
 
     @classmethod
     def joined(
-        cls, shop: Shop, item_sids: SidTable, query_codes: NDArray[np.int32], left_out: LeftOut | None = None
+        cls,
+        shop: Shop,
+        item_sids: SidTable,
+        query_codes: NDArray[np.int32],
+        left_out: LeftOut | None = None,
+        positives: str = "both",
     ) -> SearchData:
         """The same with the codes of the shop's queries, -1 for those without a SID.
 
-        left_out: what takes items without a SID; without it they are an error.
+        left_out    what takes items without a SID; without it they are an error
+        positives   which items the last stage learns to answer with: clicks, orders or both (inferred)
         """
+        if positives not in POSITIVES:
+            raise SpecError(f"positives must be {', '.join(POSITIVES)}, not {positives!r}")
         items, table = _items_with_sids(shop, item_sids, left_out)
         log, users = _read_log(shop, table.ids)
         corpus = Corpus(
@@ -104,9 +120,22 @@ class SearchData:
             profiles=profiles_of(shop.users, users),
             training_queries=np.flatnonzero(shop.queries.column("train_records").to_numpy() > 0),
             pairs=_pairs(log),
-            events=_training_events(log),
+            events=_training_events(log, positives),
         )
         return cls(shop, items, table, corpus, log, users)
+
+    def with_item_vectors(self, source: Any) -> SearchData:
+        """The same with embeddings of its items, as `open_embeddings` gives them, of length one; zeros for none."""
+        rows = match(self.table.ids, source.ids)
+        if (rows < 0).all():
+            raise InputError(
+                f"no item with a SID has a vector: the first is {self.table.ids[0].as_py()!r} among the SIDs, "
+                f"{source.ids[0].as_py()!r} among the vectors"
+            )
+        x = np.concatenate([np.asarray(chunk, np.float32) for chunk in source.chunks(1 << 16)])
+        x = np.where(rows[:, None] < 0, 0.0, x[rows]).astype(np.float32)
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        return replace(self, corpus=replace(self.corpus, item_vectors=x))
 
     def test(self, kind: str) -> TestPairs:
         """The test pairs of clicks or orders."""
@@ -183,10 +212,13 @@ def _listed(column: Any, ids: Any, query: Integers) -> tuple[Integers, Integers]
     return row[known], item[known]
 
 
-def _training_events(log: _Log) -> Events:
+def _training_events(log: _Log, positives: str) -> Events:
     """Every item clicked or ordered in a search of the training part, once."""
-    row, item = (np.concatenate([a, b]) for a, b in zip(log.clicked, log.ordered, strict=True))
+    lists = {"clicks": [log.clicked], "orders": [log.ordered], "both": [log.clicked, log.ordered]}[positives]
+    row, item = (np.concatenate(parts) for parts in zip(*lists, strict=True))
     searches = np.unique(np.stack([row, item], 1)[log.train[row]], axis=0)
+    if not len(searches):
+        raise InputError(f"the training part of the log has no {positives} to learn from")
     row, item = searches.T
     return _events(log, log.query[row], log.user[row], log.time[row], item, log.train)
 

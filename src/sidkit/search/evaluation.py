@@ -27,7 +27,7 @@ from .model.model import SearchModel
 from .pairs import Pairs
 from .ranking import Counters
 
-__all__ = ["BASELINES", "MODEL", "AlignedVectors", "Evaluation", "data_of", "evaluate"]
+__all__ = ["BASELINES", "MODEL", "AlignedVectors", "Evaluation", "data_of", "evaluate", "evaluate_model"]
 
 MODEL = "semantic IDs"
 BASELINES = ("BM25", "nearest", "counting")
@@ -95,19 +95,32 @@ def evaluate(
 ) -> Evaluation:
     """Rank the items of the shop's test pairs by the model and by each baseline; without vectors none by nearness."""
     report, cut = progress or Silent(), model.ranking.cut
-    tests = {kind: data.test(kind) for kind in KINDS if data.shop.has(kind)}
-    tests = {kind: test for kind, test in tests.items() if len(test)}
-    if not tests:
-        raise InputError(f"the shop {data.shop.folder} has no test pairs of clicks or orders")
-    _require_same_items(model, data)
-    ranks = {}
-    for kind, test in tests.items():
-        leaf, _ = model.generate(data.corpus, test.events, beams, report)
-        ranks[kind] = {MODEL: ranks_of(model.ranker.lists(leaf)[test.event], test.item)}
+    tests = _tests(data)
+    ranks = {kind: {MODEL: each} for kind, each in evaluate_model(model, data, beams, report).items()}
     for name, lists in _baselines(data, vectors, cut, report).items():
         for kind, test in tests.items():
             ranks[kind][name] = ranks_of(lists(test.query), test.item)
     return Evaluation(tests, ranks, cut)
+
+
+def evaluate_model(
+    model: SearchModel, data: SearchData, beams: int | None = None, progress: Progress | None = None
+) -> dict[str, Integers]:
+    """By kind of pairs, the rank that the model gives every pair's item; 0 where it is not found."""
+    _require_same_items(model, data)
+    ranks = {}
+    for kind, test in _tests(data).items():
+        leaf, _ = model.generate(data.corpus, test.events, beams, progress)
+        ranks[kind] = ranks_of(model.ranker.lists(leaf)[test.event], test.item)
+    return ranks
+
+
+def _tests(data: SearchData) -> dict[str, TestPairs]:
+    tests = {kind: data.test(kind) for kind in KINDS if data.shop.has(kind)}
+    tests = {kind: test for kind, test in tests.items() if len(test)}
+    if not tests:
+        raise InputError(f"the shop {data.shop.folder} has no test pairs of clicks or orders")
+    return tests
 
 
 def _baselines(

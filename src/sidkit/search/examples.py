@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .bart.packing import Ragged, TokenExamples
+from .bart.packing import Ragged, RaggedVectors, TokenExamples
 from .templates import TemplateTask
 from .tokens import Tokens
 
@@ -27,7 +28,7 @@ OLDEST_FIRST = ("recent_queries", "history")  # these lose their beginning, the 
 
 @dataclass(frozen=True, eq=False)
 class TaskExamples:
-    """The examples of one task: for every field the row of its table, (n,) each."""
+    """The examples of one task: for every field the row of its table, (n,) each, and "event" where there are events."""
 
     task: TemplateTask
     rows: Mapping[str, Integers]
@@ -36,19 +37,32 @@ class TaskExamples:
         return len(next(iter(self.rows.values())))
 
 
+class Histories(Protocol):
+    """What gives the vectors of histories by event."""
+
+    def take(self, rows: Integers) -> RaggedVectors: ...
+
+
 class Filled:
     """The examples of a stage, all tasks together, as inputs and outputs of tokens on demand.
 
     tables: for every field its tokens, by row; longest: tokens of an input or output at most. Where there are more,
     fields are shortened in the order of GIVES_WAY: what a user typed long ago goes first, the query itself last.
     Blanks at the ends of a template's texts are not tokens: a text that follows starts with its own.
+    histories: what gives vectors by event, and as how many tokens they are read; an input begins with padding there.
     """
 
     def __init__(
-        self, tasks: Sequence[TaskExamples], tables: Mapping[str, Ragged], tokens: Tokens, longest: int = 128
+        self,
+        tasks: Sequence[TaskExamples],
+        tables: Mapping[str, Ragged],
+        tokens: Tokens,
+        longest: int = 128,
+        histories: tuple[Histories, int] | None = None,
     ) -> None:
         self.tasks, self.tables, self.longest = list(tasks), tables, longest
-        self.bos, self.eos, self.levels = tokens.bos, tokens.eos, len(tokens.sizes)
+        self.eos, self.levels, self._histories = tokens.eos, len(tokens.sizes), histories
+        self.begin = [*[tokens.pad] * (histories[1] if histories is not None else 0), tokens.bos]
         self.starts = np.cumsum([0, *(len(one) for one in tasks)])
         texts = {value for one in tasks for kind, value in (*one.task.input, *one.task.output) if kind == "text"}
         self.literals = {text: tokens.texts([text], longest) for text in sorted(texts)}
@@ -59,11 +73,22 @@ class Filled:
     def take(self, index: Integers) -> TokenExamples:
         """The examples with these indices, in this order."""
         outputs = self._by_task(index, lambda one, rows: self._filled(one, one.task.output, rows, []))
-        return TokenExamples(self.inputs(index), outputs)
+        return TokenExamples(self.inputs(index), outputs, self.histories(index))
 
     def inputs(self, index: Integers) -> Ragged:
         """The inputs alone: what is asked where the answer is not known."""
-        return self._by_task(index, lambda one, rows: self._filled(one, one.task.input, rows, [self.bos]))
+        return self._by_task(index, lambda one, rows: self._filled(one, one.task.input, rows, self.begin))
+
+    def histories(self, index: Integers) -> RaggedVectors | None:
+        """The vectors of the history of each of these examples, if the model reads them."""
+        if self._histories is None:
+            return None
+        which = np.searchsorted(self.starts, index, side="right") - 1
+        events = np.zeros(len(index), np.int64)
+        for number in np.unique(which):
+            of_task = which == number
+            events[of_task] = self.tasks[number].rows["event"][index[of_task] - self.starts[number]]
+        return self._histories[0].take(events)
 
     def _by_task(self, index: Integers, filled: Callable[[TaskExamples, Integers], Ragged]) -> Ragged:
         which = np.searchsorted(self.starts, index, side="right") - 1

@@ -23,6 +23,7 @@ class SearchPlan:
     longest         tokens of an input at most (inferred)
     from_centroids  SID tokens start from the tokenizer's centroids instead of at random (inferred)
     history, recent_queries, long_history    how many are used of each (5 is the paper's short window)
+    history_vectors the long history as that many vectors before the input, through a query-former; 0 for none
     cold_users      the SIDs of a user without clicks: of the items most clicked for the query, or none
     precision       of matrix products: auto is bfloat16 on a GPU and float32 on a CPU
     """
@@ -41,6 +42,7 @@ class SearchPlan:
     history: int = 5
     recent_queries: int = 3
     long_history: int = 50
+    history_vectors: int = 0
     cold_users: Literal["query", "none"] = "query"
     beams: int = 128
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
@@ -50,7 +52,7 @@ class SearchPlan:
         for name in ("batch", "words", "longest", "beams"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup", "weight_decay", "history", "recent_queries", "long_history", "seed"):
+        for name in ("warmup", "weight_decay", "history", "recent_queries", "long_history", "history_vectors", "seed"):
             if getattr(self, name) < 0:
                 raise SpecError(f"{name} must not be negative, not {getattr(self, name)}")
         if len(self.epochs) != 3 or min(self.epochs) < 0 or not sum(self.epochs):
@@ -65,3 +67,5 @@ class SearchPlan:
             raise SpecError(f"precision must be auto, bfloat16 or float32, not {self.precision!r}")
         if self.longest > self.shape.positions:
             raise SpecError(f"inputs of {self.longest} tokens do not fit {self.shape.positions} positions")
+        if self.history_vectors > self.longest // 2:
+            raise SpecError(f"{self.history_vectors} vectors of a history leave too little of {self.longest} tokens")

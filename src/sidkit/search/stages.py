@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import SpecError
 from .bart.packing import Ragged
-from .context import Past, RecentQueries, ShortHistory, UserSids
+from .context import LongHistory, Past, RecentQueries, ShortHistory, UserSids
 from .examples import Filled, TaskExamples
 from .plan import SearchPlan
 from .templates import FIELDS, STAGES, TemplateTask
 from .tokens import Tokens
 
-__all__ = ["Corpus", "Events", "tables_of", "training_stages"]
+__all__ = ["Corpus", "Events", "event_inputs", "tables_of", "training_stages"]
 
 Integers = NDArray[np.int64]
 
@@ -62,6 +64,7 @@ class Corpus:
     training_queries: Integers  # rows of the queries that may be trained on
     pairs: tuple[Integers, Integers]  # query rows and item rows
     events: Events
+    item_vectors: NDArray[np.float32] | None = None  # (items, v), of length one; for plans with history_vectors
 
 
 def tables_of(
@@ -71,8 +74,17 @@ def tables_of(
     text = plan.longest // 2
     offsets = tokens.sids(np.zeros((1, len(tokens.sizes)), np.int32))[0]
 
+    @cache
     def queries() -> Ragged:
         return tokens.texts(corpus.queries, text)
+
+    @cache
+    def categories() -> Ragged:
+        return tokens.texts(corpus.categories, text)
+
+    def query_sids() -> Ragged:
+        known = corpus.query_codes[:, 0] >= 0
+        return _rows(tokens.sids(np.where(known[:, None], corpus.query_codes, 0)), known)
 
     def user_sids() -> UserSids:
         others = events.others if plan.cold_users == "query" else None
@@ -80,11 +92,11 @@ def tables_of(
 
     made: dict[str, Callable[[], Any]] = {
         "query": queries,
-        "query_sid": lambda: _rows(tokens.sids(np.maximum(corpus.query_codes, 0)), corpus.query_codes[:, 0] >= 0),
+        "query_sid": query_sids,
         "title": lambda: tokens.texts(corpus.titles, text),
         "item_sid": lambda: _rows(tokens.sids(corpus.item_codes)),
-        "category": lambda: tokens.texts(corpus.categories, text),
-        "query_category": lambda: tokens.texts(corpus.categories, text),
+        "category": categories,
+        "query_category": categories,
         "profile": lambda: tokens.texts([*corpus.profiles, ""], text),  # the last one: nobody's
         "history": lambda: ShortHistory(events.clicks, tokens.sids(corpus.item_codes), plan.history),
         "recent_queries": lambda: RecentQueries(events.queries, queries(), tokens.eos, plan.recent_queries),
@@ -96,7 +108,7 @@ def tables_of(
 def training_stages(
     corpus: Corpus, templates: Mapping[str, Sequence[TemplateTask]], tokens: Tokens, plan: SearchPlan
 ) -> dict[str, Filled]:
-    """The examples of every stage; those that would have an empty text are left out, and events without an item."""
+    """The examples of every stage; those that lack what their task is about are left out."""
     fields = set().union(*(task.fields for tasks in templates.values() for task in tasks))
     tables = tables_of(corpus, corpus.events, tokens, plan, fields)
     rows = {
@@ -107,8 +119,24 @@ def training_stages(
     stages = {}
     for stage in STAGES:
         tasks = [TaskExamples(task, _usable(rows[stage](task), task, tables, stage)) for task in templates[stage]]
-        stages[stage] = Filled([one for one in tasks if len(one)], tables, tokens, plan.longest)
+        histories = _histories(corpus.events, plan, corpus.item_vectors) if stage == "personal" else None
+        stages[stage] = Filled([one for one in tasks if len(one)], tables, tokens, plan.longest, histories)
     return stages
+
+
+def event_inputs(
+    corpus: Corpus,
+    events: Events,
+    task: TemplateTask,
+    tokens: Tokens,
+    plan: SearchPlan,
+    item_vectors: NDArray[np.float32] | None = None,
+) -> Filled:
+    """The inputs of a personal task for events whose item is not known; item_vectors: those of the training."""
+    rows = event_rows(events)
+    examples = TaskExamples(task, {name: rows[name] for name in (*sorted(task.inputs), "event")})
+    tables = tables_of(corpus, events, tokens, plan, task.inputs)
+    return Filled([examples], tables, tokens, plan.longest, _histories(events, plan, item_vectors))
 
 
 def event_rows(events: Events) -> dict[str, Integers]:
@@ -124,11 +152,12 @@ def event_rows(events: Events) -> dict[str, Integers]:
         "history": index,
         "recent_queries": index,
         "user_sid": index,
+        "event": index,
     }
 
 
 def content_rows(corpus: Corpus, task: TemplateTask) -> dict[str, Integers]:
-    """Of a task about queries the queries, about items the items; a query has the category of its most frequent item."""
+    """Of a task about queries the queries, about items the items; a query has its most frequent item's category."""
     if "query_category" in task.fields:
         query, item = _first_item(*corpus.pairs)
         return {"query": query, "query_sid": query, "query_category": item}
@@ -145,12 +174,26 @@ def _pair_rows(query: Integers, item: Integers) -> dict[str, Integers]:
 def _usable(
     rows: Mapping[str, Integers], task: TemplateTask, tables: Mapping[str, Any], stage: str
 ) -> dict[str, Integers]:
-    """The rows of the task's fields where none of its texts is empty; a personal input may lack texts."""
-    needed = {name: rows[name] for name in sorted(task.fields)}
+    """The rows of the task's fields, without examples that lack a text or SID which the task is about.
+
+    What describes a user may be missing, and so may the SID of a query that is read with its text.
+    """
+    needed = {name: rows[name] for name in (*sorted(task.fields), "event") if name in rows}
+    required = set(task.outputs) if stage == "personal" else set(task.fields)
+    if "query" in task.inputs:
+        required -= {"query_sid"} - task.outputs
     usable = np.ones(len(next(iter(needed.values()))), bool)
-    for name in sorted(task.outputs if stage == "personal" else task.fields):
+    for name in sorted(required):
         usable &= (needed[name] >= 0) & (np.diff(tables[name].starts)[needed[name]] > 0)
     return {name: index[usable] for name, index in needed.items()}
+
+
+def _histories(events: Events, plan: SearchPlan, vectors: NDArray[np.float32] | None) -> tuple[LongHistory, int] | None:
+    if not plan.history_vectors:
+        return None
+    if vectors is None:
+        raise SpecError(f"history_vectors is {plan.history_vectors}, which needs the vectors of the items: give them")
+    return LongHistory(events.clicks, vectors, plan.long_history), plan.history_vectors
 
 
 def _first_item(query: Integers, item: Integers) -> tuple[Integers, Integers]:

@@ -73,7 +73,7 @@ class Tokens:
     @cached_property
     def first(self) -> int:
         """The token of code 0 of level 1: the one after the last token of texts."""
-        return 1 + max(self.words.get_vocab(with_added_tokens=True).values())
+        return 1 + int(max(self.words.get_vocab(with_added_tokens=True).values()))
 
     @property
     def size(self) -> int:
@@ -92,7 +92,8 @@ class Tokens:
         if outside.any():
             row, level = np.argwhere(outside)[0]
             raise InputError(
-                f"code {codes[row, level]} of row {row} is not one of the {self.sizes[level]} codes of level {level + 1}"
+                f"code {codes[row, level]} of row {row} is not one of the {self.sizes[level]} codes "
+                f"of level {level + 1}"
             )
         before = np.cumsum([0, *self.sizes[:-1]])
         tokens: NDArray[np.int32] = (codes + before + self.first).astype(np.int32)
@@ -142,9 +143,7 @@ class Tokens:
         """
         file = Path(folder) / WORDS
         if not file.is_file():
-            raise InputError(
-                f"{folder} contains no {WORDS}; a model that starts from a folder needs its tokenizer there"
-            )
+            raise InputError(f"{folder} contains no {WORDS}; a model that starts from a folder needs its tokenizer")
         need("tokenizers", "search", "a search model")
         from tokenizers import Tokenizer, pre_tokenizers
 

@@ -51,9 +51,19 @@ def train(
     from_centroids: Annotated[
         bool, typer.Option("--from-centroids/--from-random", help="How SID tokens start, with --tokenizer")
     ] = True,
+    positives: Annotated[
+        str, typer.Option("--positives", help="Items that the last stage answers with: both, clicks, orders")
+    ] = "both",
     history: Annotated[int, typer.Option("--history", help="Latest clicks of a user that are read")] = 5,
     long_history: Annotated[int, typer.Option("--long-history", help="Clicks in the long SID of a user")] = 50,
     recent_queries: Annotated[int, typer.Option("--recent-queries", help="Latest queries of a user")] = 3,
+    history_vectors: Annotated[
+        int,
+        typer.Option("--history-vectors", help="The long history as that many vectors before an input [default: none]"),
+    ] = 0,
+    item_vectors: Annotated[
+        str | None, typer.Option("--item-vectors", help="Vectors of the items, by item_id, for --history-vectors")
+    ] = None,
     cold_users: Annotated[
         str, typer.Option("--cold-users", help="SIDs of users without clicks: of the query's clicks, or none")
     ] = "query",
@@ -102,14 +112,17 @@ def train(
     plan = SearchPlan(
         named(preset), _epochs(epochs), batch, learning_rate, warmup, weight_decay=weight_decay, words=words,
         longest=longest, templates=templates, from_centroids=from_centroids, history=history,
-        recent_queries=recent_queries, long_history=long_history, beams=beams, **options,
+        recent_queries=recent_queries, long_history=long_history, history_vectors=history_vectors, beams=beams,
+        **options,
     )  # fmt: skip
+    item_embeddings = _item_embeddings(item_vectors, history_vectors)
     require_folder(output)
     check_folder(output)
     query_encoder, fitted = _parts(tokenizer, alignment, encoder)
     tables = SidTable.from_parquet(item_sids), SidTable.from_parquet(query_sids)
     left_out = LeftOut(output.parent / f"{output.name}.left-out.tsv", bad_rows is BadRows.drop)
-    data = SearchData.of(Shop.open(shop), *tables, left_out)
+    data = SearchData.of(Shop.open(shop), *tables, left_out, positives)
+    data = data if item_embeddings is None else data.with_item_vectors(item_embeddings)
     left_out.write()
     if preset != "tiny" and find_device(device) == "cpu":
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
@@ -119,10 +132,7 @@ def train(
     if as_json:
         print(json.dumps({"output": str(output), **facts}))
         return
-    for one in left_out.facts():
-        print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {left_out.listing}")
-    losses = ", ".join(f"{one['stage']} {one['loss']:.3f}" for one in _last_of_each(facts["losses"]))
-    print(f"trained on {sum(facts['examples'].values()):,} examples in {facts['seconds']:,.0f} s; loss: {losses}")
+    _print_training(facts, left_out)
     if query_encoder is None:
         print("new queries get no SID: the model was trained without --tokenizer and --encoder", file=sys.stderr)
     print(f"wrote {output}; next: {command_line('search', 'evaluate', output, shop)}")
@@ -147,6 +157,21 @@ def _parts(tokenizer: Path | None, alignment: Path | None, encoder: Path | None)
         return None, fitted
     aligned = None if alignment is None else Alignment.load(alignment)
     return QueryEncoder(load_encoder(encoder), aligned, fitted), fitted
+
+
+def _item_embeddings(path: str | None, history_vectors: int) -> Any:
+    from ...data.embeddings import open_embeddings
+
+    if bool(history_vectors) != (path is not None):
+        raise SpecError("--history-vectors and --item-vectors belong together: name both or none")
+    return None if path is None else open_embeddings(path)
+
+
+def _print_training(facts: dict[str, Any], left_out: Any) -> None:
+    for one in left_out.facts():
+        print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {left_out.listing}")
+    losses = ", ".join(f"{one['stage']} {one['loss']:.3f}" for one in _last_of_each(facts["losses"]))
+    print(f"trained on {sum(facts['examples'].values()):,} examples in {facts['seconds']:,.0f} s; loss: {losses}")
 
 
 def _epochs(text: str) -> Any:

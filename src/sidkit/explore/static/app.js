@@ -2,9 +2,9 @@
 
 import { h, toPrefix } from "./dom.js";
 import { suggest } from "./search.js";
-import { itemView, prefixView, searchView } from "./views.js";
+import { askView, itemView, prefixView, searchView } from "./views.js";
 
-const views = { "/": prefixView, "/item": itemView, "/search": searchView };
+const views = { "/": prefixView, "/item": itemView, "/search": searchView, "/ask": askView };
 const main = document.getElementById("main");
 let turn = 0;
 let about = null;
@@ -52,10 +52,12 @@ async function render(focus, scroll = 0) {
 }
 
 function sides(now) {
-  if (!about || about.sides.length < 2) return;
+  if (!about) return;
   const onPrefix = location.pathname === "/";
-  document.getElementById("sides").replaceChildren(...about.sides.map((side) =>
-    h("a", { href: toPrefix(side.key, []), "aria-current": onPrefix && side.key === now ? "true" : null, title: side.name }, side.name)));
+  const tables = about.sides.length < 2 ? [] : about.sides.map((side) =>
+    h("a", { href: toPrefix(side.key, []), "aria-current": onPrefix && side.key === now ? "true" : null, title: side.name }, side.name));
+  const model = about.model ? [h("a", { href: "/ask", "aria-current": location.pathname === "/ask" ? "true" : null }, "Ask the model")] : [];
+  document.getElementById("sides").replaceChildren(...tables, ...model);
 }
 
 function go(href) {

@@ -1,4 +1,4 @@
-// The three views: a prefix, an item, the results of a search. Each returns its title and its elements.
+// The views: a prefix, an item, the results of a search, the answers of a model. Each returns its title and elements.
 
 import { counted, h, link, number, pager, percent, toItem, toPrefix, words } from "./dom.js";
 import { branchPage, icicle } from "./tree.js";
@@ -190,4 +190,22 @@ export async function searchView(ask, about, query) {
       pager(results.page, results.pages, results.total, PAGE, (page) => link("/search", { q, page }), "results")),
   ];
   return { title: q ? `${q} – search` : "Search", content };
+}
+
+export async function askView(ask, about, query, go) {
+  const q = query.get("q") ?? "";
+  const answer = await ask("ask", { q });
+  const box = h("input", { type: "search", name: "q", value: q, maxlength: 500, "aria-label": "Ask the search model", placeholder: "What a shopper would type", spellcheck: "false" });
+  const form = h("form", { class: "ask", role: "search", action: "/ask" }, box, h("button", {}, "Ask"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    go(link("/ask", { q: box.value }));
+  });
+  const sid = !answer.sid ? h("p", { class: "soft" }, "This query has no SID: it is new, and the model cannot encode new ones.")
+    : h("p", {}, "The query’s own SID: ", answer.prefix ? h("a", { class: "sid", href: toPrefix(answer.side, answer.prefix) }, answer.sid) : h("span", { class: "sid" }, answer.sid));
+  const results = q.trim()
+    ? h("section", {}, h("h2", {}, counted(answer.list.length, "item")), sid,
+        list(answer.list, (item) => h("span", { title: "Probability of its SID" }, item.probability >= 0.0005 ? `${(100 * item.probability).toFixed(1)} %` : "< 0.1 %")))
+    : h("p", { class: "soft" }, "The search model writes semantic IDs for a query; their items are listed, most probable first.");
+  return { title: q ? `${q} – ask` : "Ask the model", content: [h("h1", { tabindex: -1 }, q ? `“${q}”` : "Ask the model"), form, results] };
 }

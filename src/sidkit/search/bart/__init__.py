@@ -3,5 +3,6 @@
 shape.py      the sizes of a BART, and presets
 weights.py    transformers' state_dict <-> the tensors of the forward pass
 network.py    the forward pass and the loss over packed rows
+former.py     the long history of a user as vectors before an input, an option
 packing.py    examples as flat token arrays, and batches of them without padding
 """

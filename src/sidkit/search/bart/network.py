@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from .former import History, summarise
 from .shape import OFFSET
 from .weights import Weights
 
@@ -28,12 +29,15 @@ class PackedRows(NamedTuple):
 
     tokens, position: (T,) token ids, and the index of each within its sequence; starts: (S + 1,) int32, where each
     sequence begins, and the end of the last; longest: tokens of the longest sequence, as a number.
+    history: of the first n sequences; each begins with as many tokens as there are vectors of a history, which take
+    their place.
     """
 
     tokens: Tensor
     position: Tensor
     starts: Tensor
     longest: int
+    history: History | None = None
 
 
 def packed(tokens: Tensor, starts: Tensor, longest: int, padding: int = 0) -> PackedRows:
@@ -91,7 +95,12 @@ PLAIN = Blocks()
 
 def encode(w: Weights, heads: int, x: PackedRows, dropout: Dropout, blocks: Blocks = PLAIN) -> Tensor:
     """What the encoder makes of the inputs: (Te, d)."""
-    y = F.dropout(embed(w, "encoder", x.tokens, x.position), dropout.rate)
+    words = F.embedding(x.tokens, w["shared"])
+    if x.history is not None:
+        vectors = summarise(w, heads, x.history, dropout, blocks)
+        n = len(x.history.starts) - 1
+        words = words.index_copy(0, _first_tokens(x.starts, n, len(vectors) // n), vectors)
+    y = F.dropout(_embedded(w, "encoder", words, x.position), dropout.rate)
     for layer in layers(w, "encoder"):
         y = _attention_block(layer, heads, y, x, dropout, blocks, causal=False)
         y = _feed_forward(layer, y, dropout, blocks)
@@ -130,8 +139,17 @@ def loss(
 
 def embed(w: Weights, side: str, tokens: Tensor, position: Tensor) -> Tensor:
     """tokens, position: (T,) -> (T, d)."""
-    y = F.embedding(tokens, w["shared"]) + F.embedding(position + OFFSET, w[f"{side}.positions"])
+    return _embedded(w, side, F.embedding(tokens, w["shared"]), position)
+
+
+def _embedded(w: Weights, side: str, words: Tensor, position: Tensor) -> Tensor:
+    y = words + F.embedding(position + OFFSET, w[f"{side}.positions"])
     return F.layer_norm(y, y.shape[-1:], w[f"{side}.start.weight"], w[f"{side}.start.bias"])
+
+
+def _first_tokens(starts: Tensor, n: int, count: int) -> Tensor:
+    """The indices of the first `count` tokens of each of the first n sequences: (n count,)."""
+    return (starts[:n, None].long() + torch.arange(count, device=starts.device)).flatten()
 
 
 def layers(w: Weights, side: str) -> list[Weights]:

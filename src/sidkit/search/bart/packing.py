@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .former import History
 from .network import PackedRows, packed
 
-__all__ = ["PackedBatch", "Ragged", "TokenExamples", "batch_of", "epoch", "on_device"]
+__all__ = ["PackedBatch", "Ragged", "RaggedVectors", "TokenExamples", "batch_of", "epoch", "on_device"]
 
 ROUND = 128  # on a GPU, tokens of a batch are padded to a multiple of this, by a sequence of padding
 LONGEST = 16  # and so is the length of its longest sequence
@@ -49,11 +50,29 @@ class Ragged:
 
 
 @dataclass(frozen=True, eq=False)
+class RaggedVectors:
+    """Sequences of vectors laid end to end: vectors (T, v) float32, starts (n + 1,) int64."""
+
+    vectors: NDArray[np.float32]
+    starts: NDArray[np.int64]
+
+    def take(self, index: NDArray[np.int64]) -> RaggedVectors:
+        """The sequences with these indices, in this order."""
+        rows = Ragged(np.arange(len(self.vectors), dtype=np.int32), self.starts).take(index)
+        return RaggedVectors(self.vectors[rows.tokens], rows.starts)
+
+
+@dataclass(frozen=True, eq=False)
 class TokenExamples:
-    """Inputs and outputs, n of each. An output ends with the end token and does not contain the start token."""
+    """Inputs and outputs, n of each. An output ends with the end token and does not contain the start token.
+
+    histories: of each input the vectors of a history, if the model reads them; the input begins with tokens that they
+    take the place of.
+    """
 
     inputs: Ragged
     outputs: Ragged
+    histories: RaggedVectors | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -74,7 +93,9 @@ def batch_of(examples: TokenExamples, index: NDArray[np.int64], start: int, pad:
     shifted = np.roll(labels, 1)
     shifted[outputs.starts[:-1]] = start
     target = Ragged(shifted.astype(np.int32), outputs.starts)
-    source, target_rows = (on_device(device, one, pad) for one in (examples.inputs.take(index), target))
+    histories = None if examples.histories is None else examples.histories.take(index)
+    source = on_device(device, examples.inputs.take(index), pad, histories)
+    target_rows = on_device(device, target, pad)
     padded = np.full(len(target_rows.tokens), NONE, np.int64)
     padded[: len(labels)] = labels
     return PackedBatch(source, target_rows, torch.from_numpy(padded).to(device, non_blocking=True))
@@ -87,8 +108,8 @@ def epoch(n: int, batch: int, seed: tuple[int, ...]) -> Iterator[NDArray[np.int6
         yield order[first : first + batch]
 
 
-def on_device(device: Any, rows: Ragged, pad: int) -> PackedRows:
-    """Sequences on a device, and behind them one of padding, of 1 token at least."""
+def on_device(device: Any, rows: Ragged, pad: int, histories: RaggedVectors | None = None) -> PackedRows:
+    """Sequences on a device, and behind them one of padding, of 1 token at least; histories: of these sequences."""
     rounded, by = (ROUND, LONGEST) if torch.device(device).type == "cuda" else (1, 1)
     total = (len(rows.tokens) // rounded + 1) * rounded
     tokens = np.full(total, pad, np.int64)
@@ -96,4 +117,9 @@ def on_device(device: Any, rows: Ragged, pad: int) -> PackedRows:
     starts = np.append(rows.starts, total)
     longest = int(np.diff(starts).max())
     there, begin = (torch.from_numpy(array).to(device, non_blocking=True) for array in (tokens, starts))
-    return packed(there, begin, -(-longest // by) * by, total - len(rows.tokens))
+    sequences = packed(there, begin, -(-longest // by) * by, total - len(rows.tokens))
+    if histories is None:
+        return sequences
+    longest = int(np.diff(histories.starts).max(initial=1))
+    vectors, begin = (torch.from_numpy(array).to(device) for array in (histories.vectors, histories.starts))
+    return sequences._replace(history=History(vectors, begin.to(torch.int32), -(-longest // by) * by))

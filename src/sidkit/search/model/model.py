@@ -28,11 +28,11 @@ from ..bart.blocks import blocks_for
 from ..bart.packing import on_device
 from ..bart.weights import Weights
 from ..context import Past
-from ..examples import Filled, TaskExamples
+from ..examples import Filled
 from ..pairs import normal_queries
 from ..plan import SearchPlan
 from ..ranking import Counters, ItemRanker, Ranking
-from ..stages import Corpus, Events, event_rows, tables_of
+from ..stages import Corpus, Events, event_inputs
 from ..tokens import Tokens
 from .store import ModelParts, load, save
 
@@ -102,10 +102,7 @@ class SearchModel:
     ) -> tuple[Integers, NDArray[np.float32]]:
         """The best SIDs of every event: leaves of the trie (n, beams), -1 for none, and their log-probabilities."""
         (task,) = self.parts.templates["personal"][:1]
-        rows = event_rows(events)
-        examples = TaskExamples(task, {name: rows[name] for name in task.fields})
-        inputs = Filled([examples], tables_of(corpus, events, self.tokens, self.plan, task.fields), self.tokens,
-                        self.plan.longest)  # fmt: skip
+        inputs = event_inputs(corpus, events, task, self.tokens, self.plan, self.parts.item_vectors)
         return self._beams(inputs, beams or self.plan.beams, progress or Silent())
 
     def ask(self, requests: Sequence[Request], beams: int | None = None) -> list[list[Answer]]:
@@ -170,7 +167,7 @@ class SearchModel:
         leaves, scores = [np.zeros((0, beams), np.int64)], [np.zeros((0, beams), np.float32)]
         for first in range(0, len(inputs), at_once):
             some = np.arange(first, min(first + at_once, len(inputs)))
-            source = on_device(self.device, inputs.inputs(some), tokens.pad)
+            source = on_device(self.device, inputs.inputs(some), tokens.pad, inputs.histories(some))
             found = beam_search(self.weights, heads, trie, source, beams, tokens.eos, tokens.first, blocks)
             leaf, score = (part[: len(some)].cpu().numpy() for part in found)  # without the row of padding
             leaves.append(_widened(leaf, beams, -1))

@@ -5,6 +5,7 @@ folder/
   tokenizer.json, tokens.json                              tokens of texts, and the sizes of SIDs behind them
   sids.parquet, queries.parquet                            semantic IDs of the items, and of the known queries by text
   items.parquet                                            titles and counters of the items
+  history.safetensors                                      only with history_vectors: their weights, and item vectors
   templates.toml                                           what the model reads and writes
   search.json                                              how it was trained
   sidkit.json                                              the SHA-256 of each of these files
@@ -21,9 +22,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from ...data.listing import readable
 from ...errors import SpecError, StoreError
@@ -34,6 +38,7 @@ from ...files.unfinished import unfinished_folder
 from ...retriever.log import LOG
 from ...retriever.store import no_bars
 from ...sids.table import SidTable
+from ..bart.former import former_weights
 from ..bart.shape import BartShape, build_bart
 from ..bart.weights import Weights, from_state, to_state
 from ..plan import SearchPlan
@@ -51,7 +56,8 @@ FACTS, WEIGHTS, ITEMS, SIDS, QUERIES = (
     "sids.parquet",
     "queries.parquet",
 )
-TEMPLATES, ENCODER = "templates.toml", "query-encoder"
+TEMPLATES, ENCODER, HISTORY = "templates.toml", "query-encoder", "history.safetensors"
+ITEM_VECTORS = "item_vectors"
 ADVICE = "train it again, or fetch an undamaged copy"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, SpecError)
 
@@ -63,6 +69,7 @@ class ModelParts:
     table      SIDs of the items
     items      Arrow table of the same rows: item_id, title, brand, seller, price, and the counters
     queries    SIDs of known queries, by their text
+    item_vectors   (items, v) for models that read vectors of a history
     """
 
     table: SidTable
@@ -71,6 +78,7 @@ class ModelParts:
     templates: Mapping[str, tuple[TemplateTask, ...]]
     templates_text: str
     query_encoder: QueryEncoder | None = None
+    item_vectors: NDArray[np.float32] | None = None
 
 
 def save(
@@ -89,6 +97,10 @@ def save(
         pq.write_table(parts.items, temporary / ITEMS, compression="zstd")
         (temporary / TEMPLATES).write_text(parts.templates_text, encoding="utf-8")
         (temporary / FACTS).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
+        if plan.history_vectors:
+            tensors = former_weights(weights) | {ITEM_VECTORS: torch.as_tensor(parts.item_vectors)}
+            save_file(tensors, temporary / HISTORY)
+            shutil.copymode(temporary / "config.json", temporary / HISTORY)
         write_manifest(temporary, FORMAT)
         if parts.query_encoder is not None:
             parts.query_encoder.save(temporary / ENCODER)
@@ -110,6 +122,12 @@ def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, ModelParts, dict[st
         has_encoder = facts.pop("query_encoder")
         plan = plan_from(facts["plan"])
         weights = from_state(load_file(folder / WEIGHTS), plan.shape)
+        vectors = None
+        if plan.history_vectors:
+            require_short_header(folder / HISTORY, ADVICE)
+            history = load_file(folder / HISTORY)
+            vectors = history.pop(ITEM_VECTORS).numpy()
+            weights |= history
         templates = read_templates(str(folder / TEMPLATES))
     except UNREADABLE as error:
         raise StoreError(f"cannot read the search model {folder}: {error}; {ADVICE}") from error
@@ -118,7 +136,8 @@ def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, ModelParts, dict[st
     encoder = QueryEncoder.load(folder / ENCODER) if has_encoder else None
     text = (folder / TEMPLATES).read_text(encoding="utf-8")
     tables = SidTable.from_parquet(folder / SIDS), SidTable.from_parquet(folder / QUERIES)
-    return weights, Tokens.load(folder), plan, ModelParts(tables[0], items, tables[1], templates, text, encoder), facts
+    parts = ModelParts(tables[0], items, tables[1], templates, text, encoder, vectors)
+    return weights, Tokens.load(folder), plan, parts, facts
 
 
 def plan_from(plain: dict[str, Any]) -> SearchPlan:

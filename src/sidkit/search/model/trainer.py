@@ -22,6 +22,7 @@ from ...progress import Progress, Silent
 from ...retriever.log import Log
 from ...sids.table import SidTable
 from ...tokenizer.tokenizer import FittedTokenizer
+from ..bart.former import first_former
 from ..corpus import SearchData
 from ..plan import SearchPlan
 from ..ranking import Counters
@@ -68,6 +69,9 @@ def train_search(
     tokens = _tokens(data.corpus, data.table.sizes, plan, begin, report)
     stages = training_stages(data.corpus, templates, tokens, plan)
     weights = first_weights(plan, tokens, tokenizer, begin)
+    if plan.history_vectors and data.corpus.item_vectors is not None:
+        width = data.corpus.item_vectors.shape[1]
+        weights |= first_former(plan.shape, plan.history_vectors, width, plan.seed)
     with Unfinished(folder, resume) as unfinished, Log(folder) as log:
         checkpoint = Checkpoint(unfinished, _identity(data.corpus, plan, tokens, weights))
         trainer = Trainer(weights, stages, tokens, plan, where, precision_of(plan, where), checkpoint)
@@ -98,7 +102,7 @@ def _stored(data: SearchData, templates: Any, text: str, encoder: QueryEncoder |
     known = np.flatnonzero(data.corpus.query_codes[:, 0] >= 0)
     texts = pa.array([data.corpus.queries[i] for i in known.tolist()], pa.string())
     queries = SidTable(texts, data.corpus.query_codes[known], data.table.sizes, data.table.template)
-    return ModelParts(data.table, items, queries, templates, text, encoder)
+    return ModelParts(data.table, items, queries, templates, text, encoder, data.corpus.item_vectors)
 
 
 def _tokens(corpus: Corpus, sizes: tuple[int, ...], plan: SearchPlan, start: Path | None, report: Progress) -> Tokens:
@@ -126,6 +130,7 @@ def _identity(corpus: Corpus, plan: SearchPlan, tokens: Tokens, weights: dict[st
     events = corpus.events
     arrays = [corpus.query_codes, corpus.item_codes, *corpus.pairs, events.query, events.item, events.user,
               weights["shared"].numpy()]  # fmt: skip
+    arrays += [] if corpus.item_vectors is None else [corpus.item_vectors]
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

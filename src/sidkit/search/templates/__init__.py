@@ -75,7 +75,8 @@ def read_templates(name: str) -> dict[str, tuple[TemplateTask, ...]]:
     templates = {stage: _tasks(plain[stage], stage, f"{path}, stage {stage!r}") for stage in STAGES}
     if not templates["personal"] or templates["personal"][0].output != (("field", "item_sid"),):
         raise SpecError(
-            f"{path}, stage 'personal': the first task answers queries, so there must be one, with the output {{item_sid}}"
+            f"{path}, stage 'personal': the first task answers queries, so there must be one, "
+            "with the output {item_sid}"
         )
     return templates
 
@@ -118,14 +119,9 @@ def _allowed(task: TemplateTask, stage: str) -> list[tuple[str, set[str], Sequen
     """What may be in which side of a task: (side, its fields, the allowed ones). Only what fills one row is possible,
     and what a user is to be shown must not be in an input of the last stage."""
     if stage == "content":
-        about_query = bool(task.fields & {*OF_QUERY, "query_category"})
-        return [
-            (
-                "a task about queries" if about_query else "a task about items",
-                task.fields,
-                (*OF_QUERY, "query_category") if about_query else OF_ITEM,
-            )
-        ]
+        if task.fields & {*OF_QUERY, "query_category"}:
+            return [("a task about queries", task.fields, (*OF_QUERY, "query_category"))]
+        return [("a task about items", task.fields, OF_ITEM)]
     if stage == "pairs":
         return [("a task", task.fields, (*OF_QUERY, *OF_ITEM))]
     return [("the input", task.inputs, (*OF_QUERY, *OF_USER)), ("the output", task.outputs, OF_ITEM)]
