@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sidkit
+from sidkit.errors import SpecError
 from sidkit.report.compare import compare
 from sidkit.rows.local import LocalRows
 from sidkit.rows.sources import ArraySource
@@ -118,6 +119,59 @@ def test_faiss_residual_codes_are_ours(rng):
     theirs = faiss.unpack_bitstrings(packed, 3, 4)
     assert (fitted.encode(X) == theirs).all(axis=1).mean() > 0.999
     assert fitted.sizes == (16, 16, 16)
+
+
+@pytest.mark.parametrize(("beam", "bits"), [(5, 4), (20, 3)])
+def test_faiss_residual_codes_of_a_beam_are_ours(rng, tmp_path, beam, bits):
+    faiss = pytest.importorskip("faiss")
+    X = rng.normal(size=(2000, 8)).astype(np.float32)
+    quantizer = faiss.ResidualQuantizer(8, 3, bits)
+    quantizer.max_beam_size = beam
+    quantizer.train(X)
+    theirs = faiss.unpack_bitstrings(quantizer.compute_codes(X), 3, bits)
+    with pytest.warns(UserWarning, match=f"with a beam of {beam}, sidkit level by level.*beam={beam} gives those of"):
+        greedy = sidkit.Given.faiss(quantizer)
+    assert (greedy.encode(X) == theirs).all(axis=1).mean() < 0.9
+    assert np.array_equal(sidkit.Given.faiss(quantizer, beam=1).encode(X), greedy.encode(X))
+    fitted = sidkit.Given.faiss(quantizer, beam=beam)
+    assert (fitted.encode(X) == theirs).all(axis=1).mean() > 0.999
+    fitted.save(tmp_path / "tok")
+    loaded = sidkit.load(tmp_path / "tok")
+    assert np.array_equal(loaded.encode(X), fitted.encode(X))
+    assert loaded.digest == fitted.digest != greedy.digest
+
+
+def test_a_beam_finds_what_deciding_level_by_level_misses():
+    books = [np.array([[0.0], [10.0]]), np.array([[0.0], [6.0]])]
+    x = np.array([[5.9], [10.1]])
+    assert sidkit.Given.residual(books).encode(x).tolist() == [
+        [1, 0],
+        [1, 0],
+    ]  # 10 is nearer to 5.9
+    fitted = sidkit.Given.residual(books, beam=2)
+    assert fitted.encode(x).tolist() == [[0, 1], [1, 0]]
+    np.testing.assert_allclose(fitted.stages[0].carry(x, fitted.encode(x)), [[-0.1], [0.1]])
+
+
+def test_a_beam_on_tensors_is_that_on_arrays(rng):
+    torch = pytest.importorskip("torch")
+    X = rng.normal(size=(300, 6)).astype(np.float32)
+    stage = sidkit.Given.residual([rng.normal(size=(8, 6)) for _ in range(3)], beam=4).stages[0]
+    tokens = stage.tokens(torch.from_numpy(X), None)
+    assert tokens.dtype == torch.int32
+    assert np.array_equal(tokens.numpy(), stage.tokens(X, None))
+    rest = stage.carry(torch.from_numpy(X), tokens).numpy()
+    np.testing.assert_allclose(rest, stage.carry(X, tokens.numpy()), atol=1e-6)
+
+
+def test_a_beam_that_makes_no_sense_is_refused(X):
+    books = [np.eye(4), np.eye(4)]
+    with pytest.raises(SpecError, match="at least 1 wide, not 0"):
+        sidkit.Given.residual(books, beam=0)
+    with pytest.raises(SpecError, match="a beam is for Euclidean centroids that are subtracted"):
+        sidkit.Given.residual(books, "cosine", beam=2)
+    with pytest.raises(SpecError, match="fitted elsewhere"):
+        sidkit.Given.residual(books, beam=2).spec.fit(X)
 
 
 def test_faiss_product_codes_are_ours(rng):

@@ -12,9 +12,8 @@ terminal.py          progress bars
 reference.py         docs/cli.md, generated from the commands
 """
 
-from .app import app, main
-from .commands import register
+from .app import application, main
 
 __all__ = ["app", "main"]
 
-register(app)
+app = application()

@@ -1,27 +1,33 @@
 """The application that all commands are registered in, and how it is run."""
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from .. import __version__
 from ..errors import SidkitError
-
-app = typer.Typer(
-    name="sidkit",
-    help="Semantic IDs: from embeddings to short hierarchical token sequences.\n\nStart with: sidkit demo",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
+from .commands import register
 
 INTERRUPTED = 130  # the exit code that shells give a process stopped by Ctrl-C
 
 
-@app.callback(invoke_without_command=True)
+def application(words: Sequence[str] | None = None) -> typer.Typer:
+    """The application with all its commands; words: see `commands.register`."""
+    app = typer.Typer(
+        name="sidkit",
+        help="Semantic IDs: from embeddings to short hierarchical token sequences.\n\nStart with: sidkit demo",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(_top)
+    register(app, words)
+    return app
+
+
 def _top(version: Annotated[bool, typer.Option("--version", help="Print the version")] = False) -> None:
     if version:
         print(f"sidkit {__version__}")
@@ -39,7 +45,7 @@ def main() -> None:
     """Run the command line; errors become one line and an exit code, never a traceback."""
     usage_error = typer.BadParameter.__mro__[2]  # click's base exception, wherever this Typer keeps click
     try:
-        code = app(standalone_mode=False)
+        code = application(sys.argv[1:])(standalone_mode=False)
         sys.exit(_exit_code(code if isinstance(code, int) else 0))
     except typer.Exit as error:
         sys.exit(_exit_code(error.exit_code))

@@ -80,6 +80,9 @@ def query(
     text: TextColumn = "title",
     id_column: IdColumn = None,
     column: Column = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept tokenizers that were fitted on other embeddings")
+    ] = False,
     form: Form = "table",
     as_json: Json = False,
 ) -> None:
@@ -99,6 +102,7 @@ def query(
     from ..embed import load as load_encoder
     from ..report.cases import query_case
     from ..sids.table import SidTable
+    from ..tokenizer.pairs import require_fitted_on
     from ..tokenizer.tokenizer import load
     from .terminal import Terminal
 
@@ -112,9 +116,12 @@ def query(
     of_items = id_column_in(id_column, items, embeddings) if items else None
     texts = texts_for(items, text, source.ids, of_items, notes, id_name_of(source)) if items else None
     cases = {}
+    loaded = {path: load(path) for path in tokenizers}
+    for path, fitted in loaded.items():
+        if not force:
+            require_fitted_on(fitted, path, source, embeddings)
     with Terminal() as progress:
-        for path in tokenizers:
-            fitted = load(path)
+        for path, fitted in loaded.items():
             table = SidTable(source.ids, fitted.encode(source, progress=progress), fitted.sizes)
             cases[path.name] = query_case(query, fitted.encode(vector)[0].tolist(), table, level, texts)
     cases = {name: case | notes.field() for name, case in cases.items()}

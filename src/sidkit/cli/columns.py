@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..data.sequence_columns import SequenceColumns
     from ..data.sequences import Sequences
     from ..data.source import Embeddings
+    from ..sids.origin import Origin
     from ..tokenizer.tokenizer import FittedTokenizer
 
 __all__ = ["ColumnNotes", "as_fitted", "id_column_in", "vectors_from", "visits_from"]
@@ -71,13 +72,21 @@ def vectors_from(
     column: str | None,
     notes: ColumnNotes,
     *others: str | PathLike[str] | None,
+    origin: Origin | None = None,
 ) -> Embeddings:
-    """The embeddings at a path. others: further files that --id-column may be meant for."""
+    """The embeddings at a path. others: further files that --id-column may be meant for.
+
+    origin: of SIDs that they are compared with. If these were made from other vectors, that is printed.
+    """
     from ..data.embeddings import open_embeddings
     from ..data.source import chosen_columns
+    from ..tokenizer.pairs import other_embeddings
 
     source = open_embeddings(path, id_column_in(id_column, path, *others), column)
     notes.add("embeddings", path, chosen_columns(source))
+    if origin is not None and other_embeddings(origin, source):
+        made_from = f"{origin.embeddings} ({origin.embeddings_digest})"
+        print(f"these SIDs were made from {made_from}; {path} has as many vectors, but others", file=sys.stderr)
     return source
 
 

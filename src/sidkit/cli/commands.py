@@ -1,6 +1,6 @@
 """Every command, in the order of `sidkit --help`. Commands are registered here and nowhere else."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import cleandoc
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -97,23 +97,34 @@ GROUPS = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add every command to the application."""
-    _add(app, COMMANDS)
-    _add_groups(app, GROUPS)
+def register(app: typer.Typer, words: Sequence[str] | None = None) -> None:
+    """Add every command to the application.
+
+    words: of the command line that it is for. A command that is not among them is added without its options, which
+    Typer takes long to build; the list of commands is the same.
+    """
+    _add(app, COMMANDS, words)
+    _add_groups(app, GROUPS, words)
 
 
-def _add_groups(app: typer.Typer, groups: Mapping[str, Group]) -> None:
+def _add_groups(app: typer.Typer, groups: Mapping[str, Group], words: Sequence[str] | None) -> None:
     for name, group in groups.items():
         inner = typer.Typer(name=name, help=group.summary, no_args_is_help=True)
-        _add(inner, group.commands)
-        _add_groups(inner, group.groups)
+        _add(inner, group.commands, words)
+        _add_groups(inner, group.groups, words)
         app.add_typer(inner)
 
 
-def _add(app: typer.Typer, commands: tuple[Command, ...]) -> None:
+def _add(app: typer.Typer, commands: tuple[Command, ...], words: Sequence[str] | None) -> None:
     for one in commands:
+        if words is not None and one.call.__name__ not in words:
+            app.command(one.call.__name__, short_help=one.summary)(_not_called)
+            continue
         app.command(one.call.__name__, cls=one.cls, short_help=one.summary, help=_help(one.call))(one.call)
+
+
+def _not_called() -> None:
+    """Stands for a command of which only the name and the summary are needed."""
 
 
 def _help(call: Callable[..., Any]) -> str:

@@ -2,13 +2,14 @@
 
 import json
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..errors import SpecError
+from ..errors import InputError, SpecError
 from .columns import ColumnNotes, as_fitted
 from .inputs import open_source
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Location, TemplateOption, location
@@ -48,6 +49,7 @@ def encode(
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an encoding that was stopped")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Start afresh where another tokenizer started")] = False,
     ray: Ray = None,
     workers: Workers = None,
     cpus: Cpus = 1,
@@ -78,7 +80,9 @@ def encode(
     if ray is not None and spread:
         raise SpecError("--spread needs all items on one machine; it cannot be combined with --ray")
     columns = as_fitted(fitted, embeddings, id_column, column)
-    job = EncodeJob(tokenizer, fitted, embeddings, output, template, spread, further, columns, bad_rows, device, resume)
+    job = EncodeJob(
+        tokenizer, fitted, embeddings, output, template, spread, further, columns, bad_rows, device, resume, force
+    )
     if ray is not None:
         job.on_ray(ray, workers, cpus, as_json)
     else:
@@ -99,6 +103,7 @@ class EncodeJob(NamedTuple):
     bad_rows: BadRows
     device: str
     resume: bool
+    force: bool
 
     def on_ray(self, ray: str, workers: int | None, cpus: int, as_json: bool) -> None:
         """A file for every file of embeddings, by the workers of a cluster."""
@@ -119,7 +124,6 @@ class EncodeJob(NamedTuple):
         """All items into one file, or to standard output."""
         from ..data.kept import read_kept
         from ..data.source import chosen_columns
-        from ..files.unfinished import Unfinished
         from ..sids.table import SidTable
         from .terminal import Terminal
 
@@ -127,14 +131,16 @@ class EncodeJob(NamedTuple):
         if not to_stream:
             require_file(self.output, self.embeddings)
         ran: dict[str, Any] = {}
+        digests: dict[str, str] = {}
         with ExitStack() as stack:
             with Terminal() as progress:
                 source = open_source(self.embeddings, *self.columns, self.bad_rows, self.output, progress)
                 notes.add("embeddings", self.embeddings, chosen_columns(source))
                 more = read_kept(source, self.keep)
-                saved = None if to_stream else stack.enter_context(Unfinished(self.output, self.resume))
-                codes = self.fitted.encode(source, self.device, progress, saved, self.spread, ran)
-            table = SidTable(source.ids, codes, self.fitted.sizes, self.template, self._origin(source))
+                saved = None if to_stream else stack.enter_context(self._unfinished())
+                codes = self.fitted.encode(source, self.device, progress, saved, self.spread, ran, digests)
+            origin = self._origin(source, digests.get("embeddings", ""))
+            table = SidTable(source.ids, codes, self.fitted.sizes, self.template, origin)
             if not to_stream:
                 table.to_parquet(self.output, more=more)
         if as_json:
@@ -147,12 +153,31 @@ class EncodeJob(NamedTuple):
         else:
             _print(len(table), self.output, ran)
 
-    def _origin(self, source: Any) -> "Origin":
+    @contextmanager
+    def _unfinished(self) -> Iterator[Path]:
+        """The folder of states beside the output; an error if another tokenizer started it."""
+        from ..files.unfinished import Unfinished, unfinished_folder
+        from ..tokenizer.pairs import note_start, require_started_by
+
+        resume = self.resume
+        if resume:
+            try:
+                require_started_by(unfinished_folder(self.output), self.fitted, self.tokenizer)
+            except InputError:
+                if not self.force:
+                    raise
+                resume = False
+        with Unfinished(self.output, resume) as folder:
+            note_start(folder, self.fitted, self.tokenizer)
+            yield folder
+
+    def _origin(self, source: Any, embeddings_digest: str = "") -> "Origin":
         from ..data.source import id_name_of
         from ..files.address import locate
         from ..sids.origin import Origin
 
-        return Origin(id_name_of(source), str(self.tokenizer), embeddings=str(locate(self.embeddings)))
+        names = str(self.tokenizer), self.fitted.digest, str(locate(self.embeddings))
+        return Origin(id_name_of(source), *names, embeddings_digest)
 
 
 def _print_lines(table: "SidTable") -> None:

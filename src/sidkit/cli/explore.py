@@ -11,7 +11,8 @@ import typer
 
 from ..errors import SpecError
 from .columns import ColumnNotes, id_column_in, vectors_from
-from .options import Column, IdColumn, Items, Json, Location, Sids, location
+from .inputs import require_its_tokenizer
+from .options import Column, IdColumn, Insist, Items, Json, Location, Sids, TokenizerOption, location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,8 @@ def explore(
     check: Annotated[bool, typer.Option("--check", help="Read and index everything, print a summary, and end")] = False,
     id_column: IdColumn = None,
     column: Column = None,
+    tokenizer: TokenizerOption = None,
+    force: Insist = False,
     as_json: Json = False,
 ) -> None:
     """sidkit explore sids.parquet --items items.parquet --text title
@@ -53,13 +56,16 @@ def explore(
     from ..errors import need
     from ..explore.catalogue import read
     from ..explore.pages import Pages
+    from ..sids.read import origin_of
     from .terminal import Terminal, plain
 
     need("starlette", "explore", "sidkit explore")
     if port is not None and not 0 <= port < 1 << 16:
         raise SpecError(f"--port must lie between 0 and 65535, not {port}")
     notes = ColumnNotes()
-    vectors = vectors_from(embeddings, id_column, column, notes, items) if embeddings else None
+    origin = origin_of(sids)
+    require_its_tokenizer(origin, sids, tokenizer, force)
+    vectors = vectors_from(embeddings, id_column, column, notes, items, origin=origin) if embeddings else None
     of_items = id_column_in(id_column, items, embeddings) if items else None
     with Terminal() as progress:
         catalogue = read(sids, compare, items, text, vectors, progress, of_items)

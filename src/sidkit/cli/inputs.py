@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from ..data.source import Embeddings
     from ..files.address import Location
     from ..progress import Progress
+    from ..sids.origin import Origin
+    from ..sids.table import SidTable
     from .columns import ColumnNotes
 
-__all__ = ["columns_of", "open_source", "texts_for"]
+__all__ = ["columns_of", "open_source", "require_its_tokenizer", "sids_from", "texts_for"]
 
 
 def open_source(
@@ -46,6 +48,24 @@ def open_source(
         listing = list_bad_rows(output, source, good.bad)
         print(f"left out {len(good.bad):,} bad rows, listed in {listing}", file=sys.stderr)
     return good
+
+
+def sids_from(path: Location, tokenizer: Path | None, force: bool) -> SidTable:
+    """The SIDs at a path; an error if they were made by another tokenizer than the one given, unless forced."""
+    from ..sids.table import SidTable
+
+    table = SidTable.from_parquet(path)
+    require_its_tokenizer(table.origin, path, tokenizer, force)
+    return table
+
+
+def require_its_tokenizer(origin: Origin, path: Location, tokenizer: Path | None, force: bool) -> None:
+    """An error if a tokenizer is given that did not make the SIDs of this origin, unless forced."""
+    from ..tokenizer.pairs import require_made_by
+    from ..tokenizer.tokenizer import load
+
+    if tokenizer is not None and not force:
+        require_made_by(origin, path, load(tokenizer), tokenizer)
 
 
 def texts_for(

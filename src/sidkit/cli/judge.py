@@ -73,7 +73,7 @@ def judge(
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     table, notes = SidTable.from_parquet(sids), ColumnNotes()
     known_as = table.origin.id_column
-    source = vectors_from(embeddings, id_column, column, notes, items) if embeddings else None
+    source = vectors_from(embeddings, id_column, column, notes, items, origin=table.origin) if embeddings else None
     of_items = id_column_in(id_column, items, embeddings) if items else None
     categories = texts_for(items, category, table.ids, of_items, notes, known_as) if items else None
     visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None

@@ -8,8 +8,8 @@ import typer
 
 from ..errors import InputError, SpecError
 from .columns import ColumnNotes
-from .inputs import texts_for
-from .options import IdColumn, Items, Json, Sids, TextColumn
+from .inputs import sids_from, texts_for
+from .options import IdColumn, Insist, Items, Json, Sids, TextColumn, TokenizerOption
 
 if TYPE_CHECKING:
     from ..files.address import Location
@@ -23,6 +23,8 @@ def lookup(
     text: TextColumn = "title",
     id_column: IdColumn = None,
     limit: Annotated[int, typer.Option("--limit", help="Most items to print; 0 for all")] = 20,
+    tokenizer: TokenizerOption = None,
+    force: Insist = False,
     as_json: Json = False,
 ) -> None:
     """sidkit lookup sids.parquet '<a_0>' --items items.parquet
@@ -30,12 +32,11 @@ def lookup(
     From an item to its semantic ID and the items that share it; from a SID or a prefix to its items. SIDs may be
     written as in the file (`encode --template`), by letters, as numbers (12-3-77, 12,3,77), or as OpenOneRec does.
     """
-    from ..sids.table import SidTable
     from .printing import print_items
 
     if limit < 0:
         raise SpecError(f"--limit must be at least 0, not {limit}")
-    table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    table, notes = sids_from(sids, tokenizer, force), ColumnNotes()
     prefix = table.sid_of(what) or _prefix(table, what, sids)
     rows = table.rows_of(prefix)
     shown = rows[:limit] if limit else rows

@@ -75,6 +75,13 @@ TimeColumn = Annotated[
     str | None, typer.Option("--time-column", help="Column of times in sequences of events [default: detected]")
 ]
 FileOrder = Annotated[bool, typer.Option("--file-order", help="Events are in order; do not look for their times")]
+TokenizerOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokenizer", help="The tokenizer of these SIDs, to make sure: one that did not make them is refused"
+    ),
+]
+Insist = Annotated[bool, typer.Option("--force", help="Accept a tokenizer that did not make the SIDs")]
 BadRowsOption = Annotated[
     BadRows,
     typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave out and list"),

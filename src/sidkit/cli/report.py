@@ -8,13 +8,14 @@ import typer
 
 from ..errors import InputError, SpecError
 from .columns import ColumnNotes, id_column_in, vectors_from, visits_from
-from .inputs import columns_of, texts_for
+from .inputs import columns_of, sids_from, texts_for
 from .options import (
     Column,
     Figures,
     FileOrder,
     Formats,
     IdColumn,
+    Insist,
     ItemColumn,
     Items,
     Json,
@@ -54,6 +55,7 @@ def report(
     file_order: FileOrder = False,
     id_column: IdColumn = None,
     column: Column = None,
+    force: Insist = False,
     as_json: Json = False,
 ) -> None:
     """sidkit report sids.parquet tok/ --items items.parquet --text title -o report.html
@@ -66,7 +68,6 @@ def report(
     from ..report.centroids import METHODS
     from ..report.draw.plots import check_formats, write_figures
     from ..report.evidence import gather
-    from ..sids.table import SidTable
     from ..tokenizer.tokenizer import load
     from .print_judgement import print_judgement
     from .printing import print_report
@@ -81,7 +82,7 @@ def report(
     if figures is not None:
         require_folder(figures)
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
-    table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    table, notes = sids_from(sids, tokenizer, force), ColumnNotes()
     known_as = table.origin.id_column
     fitted = load(tokenizer) if tokenizer else None
     if fitted is not None and fitted.sizes != table.sizes:
@@ -93,7 +94,7 @@ def report(
         texts = texts_for(items, text, table.ids, of_items, notes, known_as) if items else None
         categories = texts_for(items, category, table.ids, of_items, None, known_as) if items and category else None
         vectors = embeddings or (items if items and named_columns(VECTORS.names, columns_of(items)) else None)
-        source = vectors_from(vectors, id_column, column, notes, items) if vectors else None
+        source = vectors_from(vectors, id_column, column, notes, items, origin=table.origin) if vectors else None
         visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None
         evidence = gather(table, fitted, source, texts, visits, categories, map_by, progress)
     if figures is not None:

@@ -8,9 +8,11 @@ import typer
 
 from ..errors import SpecError
 from .columns import ColumnNotes, visits_from
+from .inputs import sids_from
 from .options import (
     Device,
     FileOrder,
+    Insist,
     ItemColumn,
     Json,
     Output,
@@ -18,6 +20,7 @@ from .options import (
     SequencesFile,
     Sids,
     TimeColumn,
+    TokenizerOption,
     UserColumn,
 )
 from .outputs import require_writable
@@ -60,6 +63,8 @@ def train(
     user_column: UserColumn = None,
     time_column: TimeColumn = None,
     file_order: FileOrder = False,
+    tokenizer: TokenizerOption = None,
+    force: Insist = False,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
     as_json: Json = False,
@@ -89,7 +94,6 @@ def train(
     from ..retriever.plan import Plan
     from ..retriever.trainer import train as run
     from ..retriever.trainer import train_seeds
-    from ..sids.table import SidTable
     from .printing import command_line, print_figures
     from .terminal import Terminal
 
@@ -102,7 +106,7 @@ def train(
     )  # fmt: skip
     require_writable(output)
     columns = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
-    table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    table, notes = sids_from(sids, tokenizer, force), ColumnNotes()
     behaviour = visits_from(sequences, table.ids, columns, notes, table.origin.id_column)
     if not as_json:
         notes.print()

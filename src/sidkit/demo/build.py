@@ -18,6 +18,7 @@ from ..report.evidence import gather
 from ..report.groups import largest_branches, typical_prefixes
 from ..report.page import report_page
 from ..search.grammar.catalogue import catalogue
+from ..sids.origin import Origin
 from ..sids.table import SidTable
 from ..tokenizer.recipes import prq_kmeans
 from .visits import visits
@@ -74,7 +75,8 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Demo:
         pq.write_table(visits(shop, seed=seed), temporary, compression="zstd")
     fitted = prq_kmeans(SIZES).fit(X, seed=seed, progress=progress)
     fitted.save(output / "tok")
-    table = SidTable(shop.column("item_id"), fitted.encode(X, progress=progress), fitted.sizes)
+    origin = Origin("item_id", str(output / "tok"), fitted.digest)
+    table = SidTable(shop.column("item_id"), fitted.encode(X, progress=progress), fitted.sizes, origin=origin)
     table.to_parquet(output / "sids.parquet")
     evidence = gather(
         table, fitted, open_embeddings(output / "items.parquet"), titles,

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..data.listing import files_of
+from ..data.listing import files_of, readable
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..files.seal import check_seal
 from .origin import ORIGIN, Origin
 
-__all__ = ["read_codes"]
+__all__ = ["origin_of", "read_codes"]
 
 NOTES = (b"sidkit.sizes", b"sidkit.template")  # of a file's metadata, which all files must agree on
 
@@ -27,6 +27,16 @@ def read_codes(path: str | PathLike[str]) -> Any:
     Files come in the order of their names. The notes on sizes and template are in the metadata of the table.
     """
     return _one_table([(file, _read_file(file)) for file in files_of(path, nested=True)])
+
+
+def origin_of(path: str | PathLike[str]) -> Origin:
+    """What the SIDs at a path were made from, by the footers of their files."""
+    origins = []
+    for file in files_of(path, nested=True):
+        with readable(file):
+            metadata = pq.read_schema(for_arrow(file)).metadata or {}
+        origins.append(Origin.read(metadata.get(ORIGIN), file))
+    return Origin.common(origins)
 
 
 def _read_file(file: Location) -> Any:

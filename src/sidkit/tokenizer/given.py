@@ -5,12 +5,13 @@
     fitted = Given.faiss(faiss.read_index("rq.index"))      # a Residual- or ProductQuantizer, or an index of one
     fitted = Given.rq_vae([(W1, b1), (W2, b2)], [C1, C2])   # the encoder and codebooks of an RQ-VAE
 
-The result encodes, saves, loads and reports. faiss encodes residual quantizers with a beam by default; sidkit decides
-level by level, so its codes equal faiss's at beam size 1.
+The result encodes, saves, loads and reports. faiss encodes residual quantizers with a beam of 5 by default; sidkit
+decides level by level unless beam is given: `Given.faiss(quantizer, beam=5)` gives faiss's codes.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError
 from ..geometry import compute_dtype
+from ..stages.beam import FittedResidualBeam, ResidualBeam
 from ..stages.cluster.kmeans import Centroids, KMeans, Metric
 from ..stages.level import FittedLevel, Level, Residual
 from ..stages.opq import OPQ
@@ -46,10 +48,13 @@ class Given:
         rule: Residual = Residual(1.0, False),  # noqa: B008 - a frozen value
         mean: Any = None,
         normalize: bool = False,
+        beam: int = 1,
     ) -> FittedTokenizer:
         """Levels with these centroids, (K, d) each, compared by metric and taken away by rule.
 
         mean: if given, its component is projected out first; normalize: rows are scaled to length one before all.
+        beam: choices that are followed to the last level (`stages/beam.py`), for Euclidean centroids that are
+        subtracted; 1 decides level by level.
         """
         books = _codebooks(codebooks)
         widths = [book.shape[1] for book in books]
@@ -61,6 +66,15 @@ class Given:
         if mean is not None:
             spec.append(RemoveMean())
             stages.append(FittedRemoveMean(np.asarray(mean, dtype).reshape(d)))
+        if beam != 1:
+            if (metric, rule.keep, rule.normalize) != ("euclidean", 1.0, False):
+                raise SpecError(
+                    "a beam is for Euclidean centroids that are subtracted; leave out beam, or metric and rule"
+                )
+            together = ResidualBeam(tuple(len(book) for book in books), beam)
+            spec.append(together)
+            stages.append(FittedResidualBeam(tuple(books), beam))
+            books = []  # they have their stage
         for book in books:
             level = Level(KMeans(len(book), metric, iterations=0), rule)
             spec.append(level)
@@ -89,14 +103,24 @@ class Given:
         return FittedTokenizer(Tokenizer((spec,), "given"), (stage,), d, books[0].dtype.name, 0)
 
     @staticmethod
-    def faiss(quantizer: Any) -> FittedTokenizer:
-        """A faiss ResidualQuantizer, ProductQuantizer, or an index that holds one (IndexResidualQuantizer, IndexPQ)."""
+    def faiss(quantizer: Any, beam: int | None = None) -> FittedTokenizer:
+        """A faiss ResidualQuantizer, ProductQuantizer, or an index that holds one (IndexResidualQuantizer, IndexPQ).
+
+        beam: as for `residual`. faiss itself encodes with `max_beam_size`, which makes other codes than beam 1, the
+        default here; a quantizer that has a wider one is warned about unless beam is given.
+        """
         inner = getattr(quantizer, "rq", None) or getattr(quantizer, "pq", None) or quantizer
         kind = type(inner).__name__
         if kind == "ResidualQuantizer":
             flat = import_module("faiss").vector_to_array(inner.codebooks).copy()
             sizes = [2 ** inner.nbits.at(level) for level in range(inner.M)]
-            return Given.residual(np.split(flat.reshape(-1, inner.d), np.cumsum(sizes)[:-1]))
+            if beam is None and inner.max_beam_size > 1:
+                warnings.warn(
+                    f"faiss encodes this quantizer with a beam of {inner.max_beam_size}, sidkit level by level, which "
+                    f"gives other codes; beam={inner.max_beam_size} gives those of faiss, and beam=1 ends this warning",
+                    stacklevel=2,
+                )
+            return Given.residual(np.split(flat.reshape(-1, inner.d), np.cumsum(sizes)[:-1]), beam=beam or 1)
         if kind == "ProductQuantizer":
             flat = import_module("faiss").vector_to_array(inner.centroids).copy()
             return Given.product(list(flat.reshape(inner.M, inner.ksub, inner.dsub)))

@@ -31,6 +31,7 @@ KINDS: dict[str, str] = {
     "GMM": "sidkit.stages.cluster.gmm",
     "PerParent": "sidkit.stages.cluster.per_parent",
     "Balanced": "sidkit.stages.cluster.balanced",
+    "ResidualBeam": "sidkit.stages.beam",
     "PQ": "sidkit.stages.product",
     "OPQ": "sidkit.stages.opq",
     "FSQ": "sidkit.stages.scalar",
