@@ -1,7 +1,7 @@
 """Whether Triton's kernels can run here: on a CUDA device, or on the CPU through Triton's interpreter.
 
-The interpreter needs numpy < 2.4, and milliseconds for every program: tests that it runs have small sizes, which they
-choose by ON_GPU. To be imported before sidkit's kernels, because it switches the interpreter on.
+The interpreter needs milliseconds for every program: tests that it runs have small sizes, which they choose by ON_GPU.
+To be imported before sidkit's kernels, because it switches the interpreter on.
 """
 
 from __future__ import annotations
@@ -9,20 +9,28 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
-OLD_NUMPY = tuple(int(part) for part in np.__version__.split(".")[:2]) < (2, 4)
-RUN = find_spec("triton") is not None and (ON_GPU or OLD_NUMPY)
-WHY_NOT = "Triton is not installed, or its interpreter does not know this numpy (needs < 2.4)"
+if not ON_GPU:
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+def triton_is_at_least(major, minor):
+    if find_spec("triton") is None:
+        return False
+    import triton
+
+    return tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (major, minor)
+
+
+RUN = triton_is_at_least(*((3, 2) if ON_GPU else (3, 7)))
+WHY_NOT = "Triton is not installed, or is older than 3.7, whose interpreter does not know numpy 2.4"
 # the interpreter computes both sides of every choice, and converts arrays in a way that numpy deprecated
 QUIET = [] if ON_GPU else [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Runtime", "Deprecation")]
-if not ON_GPU and find_spec("triton"):
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 kernels_run = pytest.mark.skipif(not RUN, reason=WHY_NOT)
 needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no CUDA device")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from float64 import SMALL, on_gpu, rows_and_centroids, scores_in_float64, soft_sums_in_float64
 
+from float64 import SMALL, on_gpu, rows_and_centroids, scores_in_float64, soft_sums_in_float64
 from kernels import DEVICE, ON_GPU, QUIET, kernels_run, needs_gpu, torch
 from sidkit.engine import cpu
 from sidkit.geometry import unit

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from float64 import SMALL, on_gpu, rows_and_centroids, scores_in_float64
 
+from float64 import SMALL, on_gpu, rows_and_centroids, scores_in_float64
 from kernels import DEVICE, ON_GPU, QUIET, kernels_run, torch
 from sidkit.engine import cpu
 

@@ -8,11 +8,10 @@ import pytest
 pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 pytest.importorskip("torch", reason="the search model needs torch")
 
-from toy_corpus import sequences, tokens
-
 from sidkit.search.bart.packing import Ragged
 from sidkit.search.examples import Filled, TaskExamples, join
 from sidkit.search.templates import TemplateTask
+from toy_corpus import sequences, tokens
 
 
 def parts(text):

@@ -11,8 +11,6 @@ torch = pytest.importorskip("torch", reason="the search model needs torch")
 pytest.importorskip("transformers", reason="the search model needs transformers")
 pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 
-from toy_corpus import LOG, column, corpus, events, sequences, tokens  # noqa: E402
-
 from sidkit.errors import SpecError  # noqa: E402
 from sidkit.files.checkpoint import Checkpoint  # noqa: E402
 from sidkit.retriever.data import Vocabulary  # noqa: E402
@@ -29,6 +27,7 @@ from sidkit.search.templates import read_templates  # noqa: E402
 from sidkit.search.training import Trainer  # noqa: E402
 from sidkit.sids.table import SidTable  # noqa: E402
 from sidkit.sids.trie import Trie  # noqa: E402
+from toy_corpus import LOG, column, corpus, events, sequences, tokens  # noqa: E402
 
 SHAPE = BartShape(layers=1, d_model=12, d_ff=16, heads=3, positions=128, dropout=0.1)
 COUNT, WIDTH = 2, 5

@@ -8,12 +8,11 @@ import pytest
 pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 pytest.importorskip("torch", reason="the search model needs torch")
 
-from toy_corpus import corpus, sequences, tokens
-
 from sidkit.errors import SpecError
 from sidkit.search.plan import SearchPlan
 from sidkit.search.stages import training_stages
 from sidkit.search.templates import FIELDS, FOLDER, STAGES, read_templates
+from toy_corpus import corpus, sequences, tokens
 
 # SIDs of the queries "red mug", "lamp", "   ", "mug", and of the items Red Mug, Blue Mug, one without title, Green Lamp
 RED, LAMP, BLANK, MUG = "<a_0><b_1><c_0>", "<a_3><b_2><c_1>", "<a_1><b_1><c_1>", "<a_0><b_0><c_0>"

@@ -8,10 +8,9 @@ import pytest
 tokenizers = pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 pytest.importorskip("torch", reason="the search model needs torch")
 
-from toy_corpus import sequences, tokens, words  # noqa: E402
-
 from sidkit.errors import InputError, StoreError  # noqa: E402
 from sidkit.search.tokens import Tokens  # noqa: E402
+from toy_corpus import sequences, tokens, words  # noqa: E402
 
 
 @pytest.mark.parametrize("sizes", [(4, 3, 2), (1024, 512, 128), (1024, 512, 128, 64, 64)])

@@ -11,8 +11,6 @@ torch = pytest.importorskip("torch", reason="the search model needs torch")
 pytest.importorskip("transformers", reason="the search model needs transformers")
 pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 
-from toy_corpus import corpus, sequences, tokens  # noqa: E402
-
 from sidkit.errors import SpecError  # noqa: E402
 from sidkit.files.checkpoint import Checkpoint  # noqa: E402
 from sidkit.search.bart.packing import epoch  # noqa: E402
@@ -22,6 +20,7 @@ from sidkit.search.plan import SearchPlan  # noqa: E402
 from sidkit.search.stages import training_stages  # noqa: E402
 from sidkit.search.templates import read_templates  # noqa: E402
 from sidkit.search.training import Trainer  # noqa: E402
+from toy_corpus import corpus, sequences, tokens  # noqa: E402
 
 SHAPE = BartShape(layers=1, d_model=16, d_ff=24, heads=2, positions=128, dropout=0.1)
 STEPS = (2 * 3, 1 * 4, 2 * 1)  # epochs x batches of each stage
