@@ -12,7 +12,7 @@ pytest.importorskip("transformers", reason="the search model needs transformers"
 
 HEADS, WIDTH = 2, 16
 DTYPE = torch.bfloat16 if ON_GPU else torch.float32  # the interpreter computes in float32, exactly
-CLOSE = {"rtol": 2e-2, "atol": 2e-2} if ON_GPU else {"rtol": 1e-5, "atol": 1e-5}
+CLOSE = 2e-2 if ON_GPU else 1e-5  # of an element, or of the largest one: a gradient is a sum whose terms cancel
 
 
 def starts_of(lengths):
@@ -36,7 +36,7 @@ def both(ours, theirs, grad, leaves):
     value, plain = ours(*near), theirs(*leaves)
     mine = [value, *torch.autograd.grad(value, near, grad.to(DTYPE))]
     for a, b in zip(mine, [plain, *torch.autograd.grad(plain, leaves, grad)], strict=True):
-        torch.testing.assert_close(a.float(), b, **CLOSE)
+        torch.testing.assert_close(a.float(), b, rtol=CLOSE, atol=CLOSE * max(1.0, float(b.abs().max())))
 
 
 @pytest.mark.parametrize("causal", [False, True])
