@@ -31,7 +31,7 @@ __all__ = ["SearchDemo", "run_search_demo"]
 SIZES = (48, 24, 8)
 SHAPE = BartShape(layers=1, d_model=128, d_ff=256, heads=4, positions=128)
 PLAN = SearchPlan(
-    SHAPE, epochs=(1, 1, 7), batch=64, learning_rate=2e-3, decay="linear", warmup=20, words=3000, longest=64,
+    SHAPE, epochs=(1, 1, 5), batch=64, learning_rate=2e-3, decay="linear", warmup=20, words=3000, longest=64,
     history=3, recent_queries=1, beams=64,
 )  # fmt: skip
 ALIGNMENT = AlignPlan(epochs=6, patience=2)
