@@ -27,6 +27,7 @@ LAYERS = (
     "advice explore",
     "retriever",
     "search",
+    "publish",
     "demo",
     "cli",
     "moved",

@@ -94,6 +94,7 @@ GROUPS = {
             ),
         },
     ),
+    "publish": Group("Publish semantic IDs that stay.", ()),
 }
 
 
