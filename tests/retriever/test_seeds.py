@@ -19,7 +19,7 @@ from sidkit.errors import InputError, SpecError, StoreError
 from sidkit.files.checkpoint import Checkpoint
 from sidkit.retriever import PRESETS, Plan, Retriever, Shape, train, train_seeds
 from sidkit.retriever import trainer as trainer_module
-from sidkit.retriever.device import bytes_of_run, runs_at_once
+from sidkit.retriever.memory import bytes_of_run, runs_at_once
 from sidkit.retriever.seeds import means_and_stds, seeds_in
 from toys import StopAt, ring, write_files
 

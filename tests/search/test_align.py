@@ -261,7 +261,7 @@ def test_wrong_plans_and_inputs_are_named(shop, tmp_path):
             AlignPlan(**options)
     with pytest.raises(SpecError, match="pca can keep 32 dimensions at most, not 64"):
         align(**shop, plan=AlignPlan(dimensions=64), device="cpu")
-    with pytest.raises(SpecError, match="device must be auto, cpu or cuda, not 'tpu'"):
+    with pytest.raises(SpecError, match="device must be auto, cpu, cuda or cuda:N, not 'tpu'"):
         align(**shop, plan=PLAN, device="tpu")
     other = WithIds(shop["query_source"].array, [f"q{i}" for i in range(240)])
     with pytest.raises(InputError, match="none of the embedded queries is among the shop's: the first is 'q0'"):

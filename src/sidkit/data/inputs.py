@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,25 @@ from ..rows.scratch import checked_copy
 from ..rows.seam import Rows
 from ..rows.sources import ArraySource, Source
 
-__all__ = ["as_rows", "as_source", "is_rows"]
+__all__ = ["as_rows", "as_source", "is_on_gpu", "is_rows"]
 
 Check = Literal["first", "read", "done"]
+
+
+@runtime_checkable
+class DeviceTensor(Protocol):
+    """A tensor that knows whether it is on a GPU, as torch's do."""
+
+    @property
+    def is_cuda(self) -> bool: ...
+
+
+@runtime_checkable
+class _HasCast(Protocol):
+    """Rows that can be computed in another dtype than that of their source."""
+
+    @property
+    def cast(self) -> np.dtype[Any] | None: ...
 
 
 def as_rows(
@@ -44,10 +60,10 @@ def as_rows(
     work: codewords that each row will be compared with.
     """
     if is_rows(X):
-        other = dtype is not None and hasattr(X, "cast") and X.dtype != dtype
+        other = dtype is not None and X.dtype != dtype and isinstance(X, _HasCast)
         return replace(_of_dimension(X, d), cast=dtype) if other else _of_dimension(X, d)  # type: ignore[no-any-return]
     report = progress or Silent()
-    if getattr(X, "is_cuda", False) and device != "cpu":
+    if is_on_gpu(X) and device != "cpu":
         from ..rows.cuda import on_device
 
         return on_device(_of_dimension(X, d), progress=report)
@@ -67,7 +83,12 @@ def as_rows(
 
 def is_rows(X: Any) -> bool:
     """Whether these are Rows already, wherever they live."""
-    return not isinstance(X, Source) and hasattr(X, "reduce") and hasattr(X, "map")
+    return isinstance(X, Rows)
+
+
+def is_on_gpu(X: Any) -> bool:
+    """Whether this is a tensor in the memory of a GPU."""
+    return isinstance(X, DeviceTensor) and X.is_cuda
 
 
 def _of_dimension(rows: Any, d: int | None) -> Any:

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from ..errors import InputError, SpecError, did_you_mean
 from ..files.address import Location, for_arrow
 from ..rows.chunks import rechunked
-from ..rows.sources import Source, Wrapped, require_rows
+from ..rows.sources import Source, Wrapped, is_slow, require_rows
 from .listing import is_parquet, readable
+from .source import paths_of
 from .subset import Without, without
 
-__all__ = ["ITEMS", "Joint", "Repeated", "counts_of", "item_rows", "items_of", "repeated"]
+__all__ = ["ITEMS", "Joint", "Repeated", "counts_of", "item_rows", "items_of", "repeated", "spans_of"]
 
 ITEMS = "items"  # the role whose rows quality is measured on
 
@@ -75,7 +76,7 @@ class Joint:
     @property
     def slow(self) -> bool:
         """Whether reading any of them takes so long that rows which are read often are worth a copy."""
-        return any(getattr(source, "slow", False) for source in self.sources)
+        return any(map(is_slow, self.sources))
 
     def through(self, f: Callable[[Source], Source]) -> Joint:
         """The same with f of every source in its position."""
@@ -103,6 +104,11 @@ class Joint:
             if start < last:
                 for x in source.chunks(size, max(start - first, 0)):
                     yield x.astype(self.dtype, copy=False)
+
+
+def spans_of(source: Any) -> dict[str, tuple[int, int]]:
+    """Role -> its rows, of a `Joint`; {} of another source."""
+    return source.spans if isinstance(source, Joint) else {}
 
 
 def item_rows(spans: Mapping[str, tuple[int, int]]) -> slice:
@@ -185,7 +191,7 @@ def counts_of(source: Any, column: str) -> NDArray[np.int64]:
     """The whole numbers of a column of the Parquet files that a source reads, one for each of its rows."""
     if isinstance(source, Without):
         return np.delete(counts_of(source.source, column), source.dropped)
-    paths: tuple[Location, ...] = getattr(source, "paths", ())
+    paths = paths_of(source)
     if not paths:
         raise InputError("repeats come from a column of a Parquet file, and these embeddings have none")
     values = pa.chunked_array([chunk for path in paths for chunk in _column(path, column).chunks])

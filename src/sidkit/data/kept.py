@@ -13,6 +13,7 @@ from ..errors import InputError, SpecError, did_you_mean
 from ..files.address import Location, for_arrow
 from ..rows.sources import Wrapped
 from .listing import is_parquet, readable
+from .source import paths_of
 from .subset import Without
 
 __all__ = ["kept_columns", "read_kept", "read_kept_file"]
@@ -38,7 +39,7 @@ def read_kept(source: Any, names: Sequence[str]) -> Any:
         return table.filter(pa.array(left))
     if isinstance(source, Wrapped):
         return read_kept(source.source, names)
-    paths: tuple[Location, ...] = getattr(source, "paths", ())
+    paths = paths_of(source)
     if not paths or not all(map(is_parquet, paths)):
         raise InputError("--keep copies columns of a Parquet file, and these embeddings come from none")
     try:

@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..files.address import Location
 from ..rows.sources import Source, Wrapped
 from .columns import ID, Chosen
 
-__all__ = ["Embeddings", "chosen_columns", "id_name_of", "name_of"]
+__all__ = ["Embeddings", "HasIds", "HasPaths", "chosen_columns", "id_name_of", "name_of", "paths_of"]
 
 
-class Embeddings(Source, Protocol):
-    """A Source with the ids of its rows and the files they come from."""
+@runtime_checkable
+class HasIds(Protocol):
+    """A source whose rows have ids."""
 
     @property
     def ids(self) -> Any:
         """The id of every row, a pyarrow array of strings or integers; row numbers where the file has none."""
 
+
+@runtime_checkable
+class HasPaths(Protocol):
+    """A source that reads files."""
+
     @property
     def paths(self) -> tuple[Location, ...]:
         """The files, in the order they are read."""
+
+
+class Embeddings(Source, HasIds, HasPaths, Protocol):
+    """A Source with the ids of its rows and the files they come from."""
+
+
+@runtime_checkable
+class _HasColumns(Protocol):
+    """A source that reads columns of a file."""
+
+    @property
+    def chosen(self) -> tuple[Chosen, ...]: ...
+
+
+@runtime_checkable
+class _HasIdName(Protocol):
+    """A source whose ids had a name in the file that it was made from, '' if they had none."""
+
+    @property
+    def id_name(self) -> str: ...
+
+
+def paths_of(source: Any) -> tuple[Location, ...]:
+    """The files that a source reads; () if it reads none."""
+    return source.paths if isinstance(source, HasPaths) else ()
 
 
 def name_of(identity: Any, row: str) -> str:
@@ -30,15 +61,16 @@ def name_of(identity: Any, row: str) -> str:
 
 def chosen_columns(source: Any) -> tuple[Chosen, ...]:
     """The columns that a source, or the source that it wraps, reads; none if it reads no file."""
-    chosen: tuple[Chosen, ...] = getattr(_unwrapped(source), "chosen", ())
-    return chosen
+    inner = _unwrapped(source)
+    return inner.chosen if isinstance(inner, _HasColumns) else ()
 
 
 def id_name_of(source: Any) -> str:
     """The name that the column of ids had in the user's file; '' where ids are row numbers."""
     inner = _unwrapped(source)
-    name = getattr(inner, "id_name", None)
-    return str(name if name is not None else next((c.column for c in chosen_columns(inner) if c.role is ID), "") or "")
+    if isinstance(inner, _HasIdName):
+        return inner.id_name
+    return next((one.column for one in chosen_columns(inner) if one.role is ID), None) or ""
 
 
 def _unwrapped(source: Any) -> Any:

@@ -19,7 +19,7 @@ from ..rows.checks import find_bad_rows
 from ..rows.chunks import rechunked
 from ..rows.scratch import Copy
 from ..rows.sources import Source, Wrapped, require_rows
-from .source import Embeddings
+from .source import Embeddings, HasIds, paths_of
 
 __all__ = ["GoodRows", "Without", "good_rows", "without"]
 
@@ -46,13 +46,13 @@ class Without(Wrapped):
 
     @property
     def paths(self) -> tuple[Location, ...]:
-        return getattr(self.source, "paths", ())
+        return paths_of(self.source)
 
     @cached_property
     def ids(self) -> Any:
         left = np.ones(self.source.shape[0], bool)
         left[self.dropped] = False
-        ids = getattr(self.source, "ids", None)
+        ids = self.source.ids if isinstance(self.source, HasIds) else None
         return pa.array(np.flatnonzero(left)) if ids is None else ids.filter(pa.array(left))
 
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:

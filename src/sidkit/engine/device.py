@@ -1,4 +1,4 @@
-"""Which device does the work: "auto", "cpu", "cuda" or "cuda:N" as a device that is there."""
+"""Which device computes ("auto", "cpu", "cuda" or "cuda:N" as a device that is there), and in which dtype."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any, Protocol
 
 from ..errors import SpecError, need
 
-__all__ = ["MOST_DIMENSIONS", "MOST_NEIGHBOURS", "WORTH_A_GPU", "choose_device", "find_device", "has_gpu"]
+__all__ = [
+    "MOST_DIMENSIONS",
+    "MOST_NEIGHBOURS",
+    "WORTH_A_GPU",
+    "choose_device",
+    "find_device",
+    "has_gpu",
+    "product_dtype",
+]
 
 WORTH_A_GPU = 1e12  # multiply-adds from which "auto" takes a GPU: it saves more than loading and compiling kernels cost
 MOST_NEIGHBOURS, MOST_DIMENSIONS = 16, 4096  # what the GPU's kernels can do
@@ -47,6 +55,17 @@ def choose_device(device: str, rows: Matrix, work: float) -> str:
     n, d = rows.shape
     pays = float(n) * d * work >= WORTH_A_GPU and d <= MOST_DIMENSIONS and rows.dtype == "float32"
     return find_device(device, pays, triton=True)
+
+
+def product_dtype(precision: str, device: Any) -> Any:
+    """The torch dtype of a network's matrix products; precision: "auto", "bfloat16" or "float32".
+
+    On a CPU it is float32: some processors advertise bfloat16 and crash on it.
+    """
+    import torch
+
+    fast = precision in ("auto", "bfloat16") and torch.device(device).type == "cuda"
+    return torch.bfloat16 if fast else torch.float32
 
 
 def has_gpu(triton: bool = False) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.inputs import as_rows
-from ..data.joint import item_rows
+from ..data.joint import item_rows, spans_of
 from ..errors import StoreError
 from ..progress import Progress, Silent
 from ..rows.work import work_of_fit
@@ -42,7 +42,7 @@ def compare(
     stages = [stage for spec in tokenizers.values() if isinstance(spec, Tokenizer) for stage in spec.stages]
     rows = as_rows(X, device=device, progress=report, work=len(seeds) * work_of_fit(stages))
     data, reused = fingerprint(rows), 0
-    spans: dict[str, tuple[int, int]] = dict(getattr(X, "spans", {}))
+    spans = spans_of(X)
     roles = {role: last - first for role, (first, last) in spans.items()}
     figures: dict[str, list[Mapping[str, Any]]] = {label: [] for label in tokenizers}
     folders: dict[str, list[Path]] = {label: [] for label in tokenizers}

@@ -12,14 +12,13 @@ import numpy as np
 import torch
 
 from ..data.sequences import Sequences
-from ..engine.device import find_device
+from ..engine.device import find_device, product_dtype
 from ..errors import InputError, SpecError
 from ..progress import Progress
 from ..sids.table import SidTable
 from ..sids.trie import Trie
 from .beams import beam_search
 from .data import Split, Vocabulary, require_known
-from .device import dtype_of
 from .device_trie import DeviceTrie
 from .evaluation import Evaluator, users_at_once
 from .metrics import Tally
@@ -119,7 +118,7 @@ class Retriever:
 
     @cached_property
     def _fast_weights(self) -> Weights:
-        return in_dtype(self.weights, dtype_of(self.plan.precision, self.device))
+        return in_dtype(self.weights, product_dtype(self.plan.precision, self.device))
 
     def _on_device(self, trie: Trie) -> DeviceTrie:
         return DeviceTrie(trie, Vocabulary(self.table.sizes), self.device)

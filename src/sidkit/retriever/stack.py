@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..data.sequences import Sequences
+from ..engine.device import product_dtype
 from .backend import choose_parts
 from .data import Examples, Vocabulary, examples
-from .device import dtype_of
 from .layout import Layout
 from .model import Weights, one_run
 from .network import Batch, in_dtype, loss
@@ -53,7 +53,7 @@ class Stack:
         self.examples: Examples = examples(self.sequences, "train", plan.history)
         levels = len(self.vocabulary.sizes)
         self.layout = Layout.plan(self.examples.length, plan.batch, plan.history, levels)
-        self.dtype = dtype_of(plan.precision, device)
+        self.dtype = product_dtype(plan.precision, device)
 
         def on_device(array: NDArray[Any]) -> Tensor:
             return torch.as_tensor(array, dtype=torch.long, device=device)

@@ -20,8 +20,8 @@ from ..files.checkpoint import Checkpoint
 from ..files.unfinished import Unfinished
 from ..progress import Progress
 from ..sids.table import SidTable
-from .device import runs_at_once
 from .log import Log
+from .memory import runs_at_once
 from .metrics import Tally
 from .plan import Plan
 from .resume import identity

@@ -11,11 +11,11 @@ from statistics import fmean
 from typing import Any
 
 from ..data.sequences import Sequences
+from ..engine.device import product_dtype
 from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint
 from ..progress import Progress, Silent
 from .data import Split, Vocabulary, examples, require_known
-from .device import dtype_of
 from .evaluation import Evaluator, JointEvaluator
 from .metrics import Tally
 from .network import in_dtype
@@ -165,7 +165,7 @@ class Schedule:
 
     def _test(self, outcome: Outcome) -> Tally:
         """The test figures of the best epoch's weights."""
-        weights = in_dtype(outcome.weights, dtype_of(self.plan.precision, self.device))
+        weights = in_dtype(outcome.weights, product_dtype(self.plan.precision, self.device))
         evaluator = self._evaluator(outcome.run, "test")
         return evaluator(weights, self.plan.shape, self.plan.beams, self.plan.constrained)
 

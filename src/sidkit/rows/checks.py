@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import BadRowsError
 from ..progress import Progress, Silent
 from .seam import CHUNK
-from .sources import Source, Wrapped
+from .sources import Composed, Source, Wrapped, is_checked
 
 __all__ = [
     "NAMED",
@@ -55,17 +55,17 @@ def require_good_rows(
 ) -> None:
     """An error that counts the bad rows and names the first few, if there are any. Rows once checked are not read.
 
-    Of a source made of others (`through`), each is checked once, however often its rows come, unless look is given.
+    Each part of a composed source is checked once, however often its rows come, unless look is given.
     """
-    if look is None and (through := getattr(source, "through", None)) is not None:
+    if look is None and isinstance(source, Composed):
 
         def checked(part: Source) -> Source:
             require_good_rows(part, progress, dtype=dtype)
             return part
 
-        through(checked)
+        source.through(checked)
         return
-    if getattr(source, "checked", False) and look is None and dtype in (None, source.dtype):
+    if is_checked(source) and look is None and dtype in (None, source.dtype):
         (progress or Silent()).advance(source.shape[0])
         return
     bad = find_bad_rows(source, progress, look, dtype)

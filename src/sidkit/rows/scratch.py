@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..progress import Progress
 from .checks import require_good_rows
 from .chunks import read_ahead
-from .sources import Source, Wrapped, is_slow, require_rows
+from .sources import Composed, Source, Wrapped, is_checked, is_slow, require_rows
 
 __all__ = ["Copy", "Scratch", "checked_copy"]
 
@@ -31,13 +31,11 @@ ROOM = 1.2  # free space needed on the disk, in sizes of the rows
 def checked_copy(source: Source, folder: Path | None, progress: Progress) -> Source:
     """The source, every row checked; as a copy in a scratch file if it is slow to read and there is room for one.
 
-    Of a source made of others (`through`), each is checked and copied once, however often its rows come.
+    Each part of a composed source is checked and copied once, however often its rows come.
     """
-    through = getattr(source, "through", None)
-    if through is not None:
-        made: Source = through(lambda part: checked_copy(part, folder, progress))
-        return made
-    if getattr(source, "checked", False):  # and copied, if there was room
+    if isinstance(source, Composed):
+        return source.through(lambda part: checked_copy(part, folder, progress))
+    if is_checked(source):  # and copied, if there was room
         progress.advance(source.shape[0])
         return source
     copy = Copy(source, folder)

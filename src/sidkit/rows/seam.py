@@ -87,6 +87,7 @@ class HasTaken(Protocol):
     def taken(self) -> Taken | None: ...
 
 
+@runtime_checkable
 class Rows(Protocol):
     """Rows wherever they live: one array, a file, a GPU, a cluster."""
 

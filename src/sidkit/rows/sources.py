@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,7 +12,18 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..geometry import compute_dtype
 
-__all__ = ["ArraySource", "HasSpeed", "Source", "Window", "Wrapped", "is_slow", "require_rows"]
+__all__ = [
+    "ArraySource",
+    "Composed",
+    "HasChecks",
+    "HasSpeed",
+    "Source",
+    "Window",
+    "Wrapped",
+    "is_checked",
+    "is_slow",
+    "require_rows",
+]
 
 
 @runtime_checkable
@@ -47,6 +58,27 @@ class HasSpeed(Protocol):
 
 def is_slow(source: Source) -> bool:
     return isinstance(source, HasSpeed) and source.slow
+
+
+@runtime_checkable
+class HasChecks(Protocol):
+    """A source that knows whether its rows were checked; those of others were not."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether every row that it gives can be computed with."""
+
+
+def is_checked(source: Source) -> bool:
+    return isinstance(source, HasChecks) and source.checked
+
+
+@runtime_checkable
+class Composed(Protocol):
+    """A source made of others, each of which can be checked or copied separately."""
+
+    def through(self, f: Callable[[Source], Source]) -> Source:
+        """The same source with f applied to each of its parts."""
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
+from ..engine.device import find_device
 from ..errors import SpecError
 from ..progress import Progress, Silent
 from .align import AlignPlan, Projection
 from .pairs import Pairs, TrainingPairs
 
-__all__ = ["Trained", "hits_at", "pick_device", "train"]
+__all__ = ["Trained", "hits_at", "train"]
 
 Tensor = Any
 CUT = 50
@@ -31,16 +32,6 @@ class Trained(NamedTuple):
     best: int  # the epoch that was kept; 0 is the start
 
 
-def pick_device(device: str) -> Any:
-    """ "auto" is a GPU where there is one, else the CPU."""
-    kind = device.partition(":")[0]
-    if kind not in ("auto", "cpu", "cuda"):
-        raise SpecError(f"device must be auto, cpu or cuda, not {device!r}")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise SpecError("there is no CUDA device here; use --device cpu")
-    return torch.device("cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu"))
-
-
 def train(
     queries: NDArray[np.float32],
     items: NDArray[np.float32],
@@ -54,7 +45,7 @@ def train(
 
     queries: (q, d) and items: (m, d), rows of length one or zero; pairs and held_out: their row numbers.
     """
-    report, at = progress or Silent(), pick_device(device)
+    report, at = progress or Silent(), torch.device(find_device(device))
     rng = np.random.default_rng([plan.seed, 1])
     towers = _towers(queries, items, plan, rng, at)
     x = {"query": torch.as_tensor(queries, device=at), "item": torch.as_tensor(items, device=at)}

@@ -25,7 +25,7 @@ class SearchPlan:
     history, recent_queries, long_history    how many are used of each (5 is the paper's short window)
     history_vectors the long history as that many vectors before the input, through a query-former; 0 for none
     cold_users      the SIDs of a user without clicks: of the items most clicked for the query, or none
-    precision       of matrix products: auto is bfloat16 on a GPU and float32 on a CPU
+    precision       of matrix products on a GPU: bfloat16, which "auto" is, or float32; on a CPU they are float32
     """
 
     shape: BartShape = field(default_factory=BartShape)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files.address import Location
+from ..data.joint import Joint
+from ..data.source import paths_of
 from ..rows.seam import CHUNK
 from ..rows.sources import Source, Wrapped
 from .spec import essence
@@ -35,11 +36,12 @@ DIGEST_ROWS = 16
 
 
 @runtime_checkable
-class HasPaths(Protocol):
-    """A source that reads files."""
+class HasIdentity(Protocol):
+    """A source that changes the rows of another: what decides how."""
 
     @property
-    def paths(self) -> Sequence[Location]: ...
+    def identity(self) -> bytes:
+        """A digest that must be unchanged for a run to resume."""
 
 
 def fingerprint(rows: Rows, count: int = FINGERPRINT_ROWS) -> str:
@@ -79,15 +81,16 @@ def content_digest(X: Any) -> str:
     or every number of rows in memory. Rows on another device or machine add nothing."""
     digest = hashlib.sha256()
     while isinstance(X, Wrapped):
-        digest.update(getattr(X, "identity", b""))
+        digest.update(X.identity if isinstance(X, HasIdentity) else b"")
         X = X.source
-    for part in getattr(X, "sources", ()):
-        digest.update(content_digest(part).encode())
-    if isinstance(X, HasPaths) and X.paths:
-        for path in X.paths:
+    if isinstance(X, Joint):
+        for part in X.sources:
+            digest.update(content_digest(part).encode())
+    elif paths := paths_of(X):
+        for path in paths:
             status = path.stat()
             digest.update(f"{path}\0{status.st_size}\0{status.st_mtime}\0".encode())
-    elif isinstance(X, Source) and not hasattr(X, "sources"):
+    elif isinstance(X, Source):
         for x in X.chunks(CHUNK):
             digest.update(np.ascontiguousarray(x).tobytes())
     return digest.hexdigest()

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.inputs import as_rows, as_source, is_rows
-from ..data.joint import ITEMS
+from ..data.inputs import as_rows, as_source, is_on_gpu, is_rows
+from ..data.joint import ITEMS, Joint, spans_of
 from ..data.source import chosen_columns
 from ..errors import InputError, SpecError
 from ..files.checkpoint import Checkpoint
@@ -22,14 +22,6 @@ from .fingerprint import content_digest, fingerprint
 from .spec import to_plain
 
 __all__ = ["FitResult", "fit_stages"]
-
-
-@runtime_checkable
-class DeviceTensor(Protocol):
-    """A tensor that knows whether it is on a GPU, as torch's do."""
-
-    @property
-    def is_cuda(self) -> bool: ...
 
 
 class FitResult(NamedTuple):
@@ -45,9 +37,8 @@ class FitResult(NamedTuple):
 def fit_stages(stages: Sequence[Stage], X: Any, run: FitContext, checkpoint: str | Path | None) -> FitResult:
     """Fit to embeddings; what a fit of the same stages and data left in the checkpoint's folder is not fitted again."""
     scratch = None if checkpoint is None else Path(checkpoint).absolute().parent
-    if not is_rows(X) and not (isinstance(X, DeviceTensor) and X.is_cuda):
+    if not is_rows(X) and not is_on_gpu(X):
         X = as_source(X)
-    roles = dict(getattr(X, "spans", {}))  # of a `Joint` source
     _require_fittable(stages, X.shape, run)
     rows = as_rows(X, run.device, run.progress, scratch=scratch, work=work_of_fit(stages))
     data = fingerprint(rows)
@@ -59,13 +50,13 @@ def fit_stages(stages: Sequence[Stage], X: Any, run: FitContext, checkpoint: str
         if fitted[-1].sizes:
             run.progress.start("assign", rows.shape[0])
         rows = rows.map(fitted[-1])
-    return FitResult(tuple(fitted), rows, data, roles, _columns(X))
+    return FitResult(tuple(fitted), rows, data, spans_of(X), _columns(X))
 
 
 def _columns(X: Any) -> dict[str, dict[str, str | None]]:
     """Role -> the columns of ids and vectors that were read, by file; {} for rows that come from no file."""
-    members: Sequence[tuple[str, Any]] = getattr(X, "members", None) or [(ITEMS, X)]  # of a `Joint` source
-    chosen = {role: chosen_columns(getattr(source, "source", source)) for role, source in members}
+    members: Sequence[tuple[str, Any]] = X.members if isinstance(X, Joint) else [(ITEMS, X)]
+    chosen = {role: chosen_columns(source) for role, source in members}
     return {role: {one.role.key: one.column for one in columns} for role, columns in chosen.items() if columns}
 
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...data.items import match
-from ...engine.device import find_device
+from ...engine.device import find_device, product_dtype
 from ...errors import InputError
 from ...progress import Progress, Silent
 from ...retriever.data import Vocabulary
@@ -36,7 +36,7 @@ from ..stages import Corpus, Events, event_inputs
 from ..tokens import Tokens
 from .store import ModelParts, load, save
 
-__all__ = ["Answer", "Request", "SearchModel", "precision_of"]
+__all__ = ["Answer", "Request", "SearchModel"]
 
 Integers = NDArray[np.int64]
 ROWS = {"cpu": 1 << 10, "cuda": 1 << 15}  # beams computed at once
@@ -83,7 +83,7 @@ class SearchModel:
 
     def on(self, device: str) -> SearchModel:
         """The same model on a device, in the precision that it computes in there."""
-        precision = precision_of(self.plan, device)
+        precision = product_dtype(self.plan.precision, device)
         weights = {name: value.detach().to(device, precision) for name, value in self.weights.items()}
         return replace(self, weights=weights, device=device)
 
@@ -174,13 +174,6 @@ class SearchModel:
             scores.append(_widened(score.astype(np.float32), beams, -np.inf))
             report.advance(len(some))
         return np.concatenate(leaves), np.concatenate(scores)
-
-
-def precision_of(plan: SearchPlan, device: str) -> Any:
-    """The type of matrix products on a device."""
-    if plan.precision == "auto":
-        return torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32
-    return getattr(torch, plan.precision)
 
 
 def _past(lists: Sequence[Integers]) -> Past:

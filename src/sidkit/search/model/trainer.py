@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 
 from ... import __version__
-from ...engine.device import find_device
+from ...engine.device import find_device, product_dtype
 from ...errors import InputError
 from ...files.checkpoint import Checkpoint
 from ...files.unfinished import Unfinished
@@ -30,7 +30,7 @@ from ..stages import Corpus, training_stages
 from ..templates import read_templates, template_file
 from ..tokens import Tokens, train_bpe
 from ..training import Trainer
-from .model import SearchModel, precision_of
+from .model import SearchModel
 from .query_sids import QueryEncoder
 from .start import first_weights, plan_of_folder
 from .store import ModelParts, check_folder
@@ -74,7 +74,7 @@ def train_search(
         weights |= first_former(plan.shape, plan.history_vectors, width, plan.seed)
     with Unfinished(folder, resume) as unfinished, Log(folder) as log:
         checkpoint = Checkpoint(unfinished, _identity(data.corpus, plan, tokens, weights))
-        trainer = Trainer(weights, stages, tokens, plan, where, precision_of(plan, where), checkpoint)
+        trainer = Trainer(weights, stages, tokens, plan, where, product_dtype(plan.precision, where), checkpoint)
         trainer.log = lambda name, value, step: log.write(trainer.at.losses, {name: value}, step)
         at = trainer.run(report)
         facts = {

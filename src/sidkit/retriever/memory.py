@@ -1,4 +1,4 @@
-"""In which dtype a device computes, and how many runs fit there at once."""
+"""How much memory a run needs in training, and how many runs fit on a device at once."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from typing import Any
 import torch
 
 from ..data.sequences import Sequences
+from ..engine.device import product_dtype
 from .data import examples
 from .model import Shape
 from .plan import Plan
 
-__all__ = ["bytes_of_run", "dtype_of", "runs_at_once"]
+__all__ = ["bytes_of_run", "runs_at_once"]
 
 MOST_RUNS = 15  # beyond these a GPU gains nothing from another run in its stack
-
-
-def dtype_of(precision: str, device: Any) -> Any:
-    """The dtype of matrix products. On a CPU it is float32: some processors advertise bfloat16 and crash on it."""
-    fast = precision in ("auto", "bfloat16") and torch.device(device).type == "cuda"
-    return torch.bfloat16 if fast else torch.float32
 
 
 def runs_at_once(runs: int, plan: Plan, sizes: tuple[int, ...], sequences: Sequences, device: Any) -> int:
@@ -28,7 +23,7 @@ def runs_at_once(runs: int, plan: Plan, sizes: tuple[int, ...], sequences: Seque
     if torch.device(device).type != "cuda":
         return 1
     free, _ = torch.cuda.mem_get_info(device)
-    need = bytes_of_run(plan, sizes, sequences, dtype_of(plan.precision, device).itemsize)
+    need = bytes_of_run(plan, sizes, sequences, product_dtype(plan.precision, device).itemsize)
     return max(1, min(runs, MOST_RUNS, int(free) // 2 // need))
 
 
