@@ -6,7 +6,7 @@ UV      = UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q -p 
 export OMP_WAIT_POLICY ?= PASSIVE
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
 
-.PHONY: demo test lint check clean
+.PHONY: demo test lint docs check clean
 
 demo: $(VENV)/core
 	$(VENV)/bin/sidkit demo
@@ -19,7 +19,10 @@ lint: $(VENV)/dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-check: lint test
+docs: $(VENV)/docs
+	$(VENV)/bin/zensical build --strict --clean
+
+check: lint docs test
 
 $(VENV)/bin/uv:
 	$(PYTHON) -m venv $(VENV)
@@ -29,9 +32,13 @@ $(VENV)/core: $(VENV)/bin/uv pyproject.toml constraints.txt
 	$(UV) -e '.[explore]'
 	touch $@
 
+$(VENV)/docs: $(VENV)/bin/uv pyproject.toml constraints.txt
+	$(UV) -e '.[docs]'
+	touch $@
+
 $(VENV)/dev: $(VENV)/bin/uv pyproject.toml constraints.txt
 	$(UV) -e '.[dev]'
-	touch $@ $(VENV)/core
+	touch $@ $(VENV)/core $(VENV)/docs
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache site

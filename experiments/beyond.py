@@ -5,7 +5,7 @@
     python experiments/beyond.py DATA CODES -o experiments/results/beyond.json --tables
 
 NAMES are prq-kmeans, rq-kmeans and those of BEYOND in `tiger_codes.py`. The last command prints the table of
-docs/results.md from the results of the second.
+docs/results/beyond.md from the results of the second.
 """
 
 from __future__ import annotations

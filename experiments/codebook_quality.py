@@ -4,7 +4,7 @@
 
 DATA holds a folder per dataset (sports, toys, clothing, lastfm) with embedding.npy. One line of JSON is written per
 (dataset, table, tokenizer, seed) as it is done; lines already there are not computed again.
-`experiments/tables.py` turns them into the tables of docs/results.md.
+`experiments/tables.py` turns them into the tables of docs/results/codebooks.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python experiments/judging.py DATA -o experiments/results/judging.json --tables
 
 DATA holds a folder per dataset with embedding.npy, items.parquet and sequences.parquet. The second command prints the
-tables of docs/results.md from the results of the first.
+tables of docs/results/judging.md from the results of the first.
 """
 
 from __future__ import annotations

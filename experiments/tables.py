@@ -1,4 +1,4 @@
-"""Tables of docs/results.md from the JSON lines of codebook_quality.py.
+"""Tables of docs/results/codebooks.md from the JSON lines of codebook_quality.py.
 
 python experiments/tables.py experiments/results/codebook_quality.jsonl
 """

@@ -1,4 +1,4 @@
-"""The figures of docs/results.md from the JSON lines of tiger.py; tiger_tables.py --figures draws them."""
+"""The figures of docs/results/recommending.md from the JSON lines of tiger.py; tiger_tables.py --figures draws them."""
 
 from __future__ import annotations
 

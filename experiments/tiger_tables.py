@@ -1,6 +1,6 @@
-"""The generative recommendation tables of docs/results.md from the JSON lines of tiger.py.
+"""The generative recommendation tables of docs/results/recommending.md from the JSON lines of tiger.py.
 
-    python experiments/tiger_tables.py experiments/results/tiger.jsonl --into docs/results.md
+    python experiments/tiger_tables.py experiments/results/tiger.jsonl --into docs/results/recommending.md
 
 Tokenizers that the paper does not have are compared with PRQ-KMeans in separate tables, and so are runs that a time
 limit cut short (*.cut.jsonl in the same folder). Counting without a model (counting.json in the same folder) has a
@@ -211,22 +211,22 @@ def missing(done: list[dict]) -> str:
 
 def section(done: list[dict], cut: list[dict], exact: list[dict], simple: dict) -> str:
     parts = [
-        f"### All datasets{heading}\n\n{summary(done, baseline, names)}"
+        f"## All datasets{heading}\n\n{summary(done, baseline, names)}"
         for heading, baseline, names in (PAPER, OURS)
         if {line["tokenizer"] for line in done} & set(names) - {baseline}
     ]
     if simple:
-        parts.insert(1, f"### Without a model\n\n{counting(simple)}")
-    parts.insert(1, f"### NDCG@20 against RQ-KMeans in per cent, in the paper and here\n\n{published(done)}")
-    parts.insert(2, f"### Pairs of equal data and seed\n\n{paired(done)}")
+        parts.insert(1, f"## Without a model\n\n{counting(simple)}")
+    parts.insert(1, f"## NDCG@20 against RQ-KMeans in per cent, in the paper and here\n\n{published(done)}")
+    parts.insert(2, f"## Pairs of equal data and seed\n\n{paired(done)}")
     for lines, warning in ((done, ""), (cut, ", cut short: not to be read as results")):
         for heading, baseline, names in (PAPER, OURS):
             for dataset in DATASETS:
                 if by_row(lines, dataset, names).keys() - {baseline}:
-                    parts.append(f"### {dataset}{heading}{warning}\n\n{table(lines, dataset, baseline, names)}")
+                    parts.append(f"## {dataset}{heading}{warning}\n\n{table(lines, dataset, baseline, names)}")
     if exact:
-        parts.append(f"### Precision\n\n{precision(done, exact)}")
-    parts.append(f"### Still missing (seeds in brackets)\n\n{missing(done)}")
+        parts.append(f"## Precision\n\n{precision(done, exact)}")
+    parts.append(f"## Still missing (seeds in brackets)\n\n{missing(done)}")
     return "\n\n".join(parts)
 
 

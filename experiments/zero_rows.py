@@ -1,4 +1,4 @@
-"""What rows with nothing left do to normalised RQ-KMeans: the trap described in docs/results.md.
+"""What rows with nothing left do to normalised RQ-KMeans: the trap described in docs/results/codebooks.md.
 
 python experiments/zero_rows.py DATA/lastfm -o experiments/results/zero_rows.json
 """

@@ -53,9 +53,35 @@ def blocks(text, language):
 
 
 def test_the_readme_shell_blocks_run_in_order(shop):
-    for block in blocks((ROOT / "README.md").read_text(), "bash"):
+    for block in blocks((ROOT / "README.md").read_text(encoding="utf-8"), "bash"):
         for line in block.splitlines():
             run(line, shop)
+
+
+@pytest.mark.parametrize("rest", ["tutorial.md", "zh/quick-start.md"])
+def test_the_tutorials_run_in_order_on_the_catalogue_of_the_first(rest, tmp_path, monkeypatch):
+    monkeypatch.setattr("sidkit.report.centroids.MOST", 60)
+    monkeypatch.chdir(tmp_path)
+    catalogue, *_ = blocks((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), "python")
+    for language, block in re.findall(r"```(bash|python)\n(.*?)```", catalogue_first(rest, catalogue), re.S):
+        if language == "python":
+            exec(compile(block, rest, "exec"), {})  # noqa: S102
+        else:
+            for line in block.splitlines():
+                run(line, tmp_path)
+
+
+def test_the_links_of_the_pages_outside_the_site_lead_somewhere():
+    """Those of docs are followed by `make docs`."""
+    for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text(encoding="utf-8")):
+            assert (ROOT / link).exists(), (page, link)
+
+
+def catalogue_first(page, catalogue):
+    """A page that makes its catalogue itself, or reads the one that the tutorial makes."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return text if catalogue in text else f"```python\n{catalogue}```\n{text}"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@
     vectors   the first d singular vectors of that matrix, each times the root of its value; rows of length one
 
 Items that occur with the same others get similar vectors. A tokenizer fitted to embeddings and these gives similar
-codes to items that are similar in either sense; docs/results.md has what that gains.
+codes to items that are similar in either sense; docs/results/beyond.md has what that gains.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _positive_pmi(counts: Any) -> Any:
 
 def _leading(matrix: Any, d: int, note: Callable[[str], None]) -> tuple[Floats, Floats]:
     """The d largest singular values of a symmetric matrix, and their vectors (items, d)."""
-    # Not `text.directions`, which is faster and not exact: the figures in docs/results.md are of these vectors.
+    # Not `text.directions`, which is faster and not exact: the figures in docs/results/beyond.md are of these vectors.
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     class Counted(LinearOperator):  # type: ignore[misc]

@@ -46,7 +46,7 @@ class Tile:
 
 
 def tile_for(d: int, k: int, mode: Mode) -> Tile:
-    """The tiles that were fastest on an H200 (benchmarks/gpu.md)."""
+    """The tiles that were fastest on an H200 (docs/gpu-kernels.md)."""
     if k > MOST_NEIGHBOURS:
         raise SpecError(
             f"on a GPU a row can have at most its {MOST_NEIGHBOURS} nearest centroids, not {k}; use --device cpu"
