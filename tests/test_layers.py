@@ -161,3 +161,17 @@ def test_a_class_name_has_one_meaning():
     for name, node in _definitions(ast.ClassDef):
         homes.setdefault(node.name, []).append(name)
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
+
+
+def test_a_command_is_in_the_file_of_its_name():
+    """`sidkit search read log` is the function `log` of cli/search/read/log.py."""
+    from sidkit.cli.commands import COMMANDS, GROUPS
+
+    def homes(commands, groups, path):
+        for one in commands:
+            yield one.call.__module__, ".".join(["sidkit.cli", *path, one.call.__name__])
+        for name, group in groups.items():
+            yield from homes(group.commands, group.groups, [*path, name])
+
+    wrong = [(module, expected) for module, expected in homes(COMMANDS, GROUPS, []) if module != expected]
+    assert wrong == []

@@ -9,7 +9,8 @@ import typer
 
 from .advise import advise
 from .blend import blend
-from .case import collisions, query
+from .case.collisions import collisions
+from .case.query import query
 from .compare import compare
 from .demo import demo
 from .embed import embed
@@ -26,7 +27,10 @@ from .search.ask import ask
 from .search.demo import demo as search_demo
 from .search.evaluate import evaluate as evaluate_search
 from .search.keywords import keywords
-from .search.read import clicks, judgements, kuaisearch, log
+from .search.read.clicks import clicks
+from .search.read.judgements import judgements
+from .search.read.kuaisearch import kuaisearch
+from .search.read.log import log
 from .search.simulate import simulate
 from .search.train import train as train_search
 from .show import show

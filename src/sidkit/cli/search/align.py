@@ -134,6 +134,8 @@ def _keywords(path: str | None, weight: float) -> Any:
 
 
 def _print(facts: dict[str, Any], output: Path) -> None:
+    from ..printing import command_line
+
     recall, counts = facts["recall"], facts["pairs"]
     used = ", ".join(f"{count:,} {name.replace('_', '-')}" for name, count in counts.items())
     print(f"trained on {used} pairs; kept epoch {facts['best_epoch']} of {len(facts['history']) - 1}")
@@ -141,5 +143,5 @@ def _print(facts: dict[str, Any], output: Path) -> None:
         f"recall@{recall['cut']} of {recall['pairs']:,} held-out pairs ({recall['queries']:,} queries): "
         f"{recall['before']:.4f} before, {recall['after']:.4f} after"
     )
-    files = f"{output}/items.parquet --queries {output}/queries.parquet --repeats train_records"
-    print(f"wrote {output}; next: sidkit fit {files} -o tok/")
+    files = output / "items.parquet", "--queries", output / "queries.parquet"
+    print(f"wrote {output}; next: {command_line('fit', *files, '--repeats', 'train_records', '-o', 'tok/')}")

@@ -26,11 +26,7 @@ Unknown = Annotated[
 Bad = Annotated[BadRows, typer.Option("--bad-rows", help="Rows that cannot be used: stop, or leave out and list")]
 Pairs = Annotated[int, typer.Option("--pairs", help="Test pairs of clicks, and of orders, at most")]
 Seed = Annotated[int, typer.Option("--seed", help="Which test pairs are drawn, and which groups for the test")]
-LatestShare = Annotated[float, typer.Option("--test-share", help="Share of searches, the latest, for the test")]
 DrawnShare = Annotated[float, typer.Option("--test-share", help="Share that is drawn for the test")]
-TestFrom = Annotated[
-    int | None, typer.Option("--test-from", help="Searches from this time on are the test [default: by the share]")
-]
 IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of ids of the items [default: detected]")]
 TitleColumn = Annotated[str | None, typer.Option("--title-column", help="Column of titles [default: detected]")]
 TextColumn = Annotated[

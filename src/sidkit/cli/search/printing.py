@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..printing import command_line
+
 __all__ = ["print_shop"]
 
 
@@ -30,7 +32,8 @@ def print_shop(output: Path, facts: Mapping[str, Any], as_json: bool, listing: P
         f"{one['drawn']:,} of {one['available']:,} {kind}s" for kind, one in counts["pairs"].items() if one["drawn"]
     ]
     print(f"      test pairs: {', '.join(sets) or 'none'}; split by {_split(facts['split'])}")
-    print(f"next: sidkit embed {output / 'items.parquet'} --text text -o embeddings.parquet")
+    following = command_line("embed", output / "items.parquet", "--text", "text", "-o", "embeddings.parquet")
+    print(f"next: {following}")
 
 
 def _split(facts: Mapping[str, Any]) -> str:

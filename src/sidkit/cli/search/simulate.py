@@ -42,6 +42,7 @@ def simulate(
     from ...search.shop.write import require_shop_folder
     from ...search.simulate import ShopPlan, simulate_shop
     from ...search.simulate.released import write_released
+    from ..printing import command_line
     from ..terminal import Terminal
     from .printing import print_shop
 
@@ -60,4 +61,4 @@ def simulate(
         print(json.dumps({"output": str(output), "lines": lines}))
         return
     print(f"wrote {output}: " + ", ".join(f"{count:,} lines of {name}" for name, count in lines.items()))
-    print(f"next: sidkit search read kuaisearch {output} -o shop/")
+    print(f"next: {command_line('search', 'read', 'kuaisearch', output, '-o', 'shop/')}")

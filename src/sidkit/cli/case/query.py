@@ -1,0 +1,93 @@
+"""sidkit case query: the prefix of a query under each tokenizer."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import InputError
+from ..columns import ColumnNotes, id_column_in, vectors_from
+from ..inputs import texts_for
+from ..options import Column, Form, IdColumn, Items, Json, TextColumn
+from .printing import print_case, print_texts
+
+
+def query(
+    query: Annotated[str, typer.Argument(help="The text of the query", show_default=False)],
+    embeddings: Annotated[str, typer.Argument(help="The items' vectors, as `sidkit embed` wrote them")],
+    tokenizers: Annotated[list[Path], typer.Argument(help="Tokenizers fitted on them, one or more")],
+    encoder: Annotated[
+        Path | None, typer.Option("--encoder", help="The items' encoder [default: the one beside the embeddings]")
+    ] = None,
+    level: Annotated[int, typer.Option("--level", help="Tokens of the query's SID that make the prefix")] = 2,
+    items: Items = None,
+    text: TextColumn = "title",
+    id_column: IdColumn = None,
+    column: Column = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept tokenizers that were fitted on other embeddings")
+    ] = False,
+    form: Form = "table",
+    as_json: Json = False,
+) -> None:
+    """sidkit case query 'red shoes' embeddings.parquet tok-a/ tok-b/ --items items.parquet
+
+    The prefix of a query under each tokenizer: the items that share it, and how many different tokens follow it. The
+    query is embedded by the encoder of the items. The files above are made by
+
+    sidkit embed items.parquet -o embeddings.parquet
+
+    sidkit fit embeddings.parquet -o tok-a/
+
+    sidkit fit embeddings.parquet -o tok-b/ -r rq-kmeans
+    """
+    from ...data.source import id_name_of
+    from ...embed import beside
+    from ...embed import load as load_encoder
+    from ...report.cases import query_case
+    from ...sids.table import SidTable
+    from ...tokenizer.pairs import require_fitted_on
+    from ...tokenizer.tokenizer import load
+    from ..terminal import Terminal
+
+    notes = ColumnNotes()
+    source = vectors_from(embeddings, id_column, column, notes, items)
+    vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
+    if not vector.any():
+        raise InputError(f"the items' encoder knows nothing of {query!r}; try other words")
+    if vector.shape[1] != source.shape[1]:
+        raise InputError(f"the encoder makes {vector.shape[1]} dimensions, but {embeddings} has {source.shape[1]}")
+    of_items = id_column_in(id_column, items, embeddings) if items else None
+    texts = texts_for(items, text, source.ids, of_items, notes, id_name_of(source)) if items else None
+    cases = {}
+    loaded = {path: load(path) for path in tokenizers}
+    for path, fitted in loaded.items():
+        if not force:
+            require_fitted_on(fitted, path, source, embeddings)
+    with Terminal() as progress:
+        for path, fitted in loaded.items():
+            table = SidTable(source.ids, fitted.encode(source, progress=progress), fitted.sizes)
+            cases[path.name] = query_case(query, fitted.encode(vector)[0].tolist(), table, level, texts)
+    cases = {name: case | notes.field() for name, case in cases.items()}
+    head = ["tokenizer", "prefix", f"items under L{level} prefix", "distinct next tokens", "keywords"]
+    rows = [[name, *_query_cells(case)] for name, case in cases.items()]
+    lines = [f"the prefix of {query!r}, by its first {level} tokens"]
+    print_case(form, as_json, cases, head, rows, lines, notes)
+    if form == "table" and not as_json:
+        _print_matches(cases)
+
+
+def _query_cells(case: Mapping[str, Any]) -> list[str]:
+    following = "–" if case["next_tokens"] is None else str(case["next_tokens"])
+    return [case["prefix"], f"{case['items']:,}", following, "; ".join(case["words"])]
+
+
+def _print_matches(cases: Mapping[str, Mapping[str, Any]]) -> None:
+    """Under each tokenizer, how many items share one token with the query, two, and so on."""
+    from ..terminal import plain
+
+    for name, case in cases.items():
+        shared = [f"{depth} with {count:,}" for depth, count in enumerate(case["items_per_level"], 1)]
+        print(f"\n{plain(name)}: {case['sid']}; tokens shared with items: {', '.join(shared)}")
+        print_texts(case["branches"], [branch["prefix"] for branch in case["branches"]])

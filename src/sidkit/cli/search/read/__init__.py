@@ -1,0 +1,1 @@
+"""sidkit search read: a shop from released or exported data, a file per command."""
