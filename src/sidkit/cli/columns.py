@@ -91,11 +91,14 @@ def vectors_from(
 
 
 def visits_from(
-    path: str | PathLike[str], ids: Any, named: SequenceColumns, notes: ColumnNotes, known_as: str
+    path: str | PathLike[str], ids: Any, named: SequenceColumns, notes: ColumnNotes, known_as: str, users: bool = False
 ) -> Sequences:
-    """The sequences at a path, for items with these ids; known_as: the name of the ids in the file they come from."""
+    """The sequences at a path, for items with these ids; known_as: the name of the ids in the file they come from.
+
+    users: with the names of the users.
+    """
     from ..data.sequences import read_sequences
 
-    sequences = read_sequences(path, ids, columns=named, known_as=known_as)
+    sequences = read_sequences(path, ids, columns=named, known_as=known_as, users=users)
     notes.add("sequences", path, sequences.chosen)
     return sequences

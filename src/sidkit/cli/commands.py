@@ -21,6 +21,7 @@ from .fit import fit
 from .judge import judge
 from .lookup import lookup
 from .ray import WithRay
+from .recommend import recommend
 from .report import report
 from .search.align import align
 from .search.ask import ask
@@ -66,6 +67,7 @@ COMMANDS = (
     Command(compare, "Compare tokenizers over several seeds"),
     Command(train, "Train a generative recommender on semantic IDs"),
     Command(evaluate, "Evaluate a trained recommender"),
+    Command(recommend, "Recommend items by a trained recommender"),
 )
 GROUPS = {
     "case": Group(

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InputError, SpecError
+from ..errors import SpecError
 from .columns import ColumnNotes, visits_from
-from .options import Device, FileOrder, ItemColumn, Json, SequenceColumn, SequencesFile, TimeColumn, UserColumn
+from .inputs import ids_of_lines
+from .options import Device, FileOrder, ItemColumn, Json, SequenceColumn, SequencesFile, TimeColumn, UserColumn, Within
 
 
 def evaluate(
@@ -27,9 +28,7 @@ def evaluate(
     invalid_consumes_rank: Annotated[
         bool, typer.Option("--invalid-consumes-rank", help="Generated tokens that are no SID take a rank in the list")
     ] = False,
-    within: Annotated[
-        Path | None, typer.Option("--within", help="Recommend only these items: a text file, an id a line")
-    ] = None,
+    within: Within = None,
     sequence_column: SequenceColumn = None,
     item_column: ItemColumn = None,
     user_column: UserColumn = None,
@@ -65,7 +64,7 @@ def evaluate(
     behaviour = visits_from(sequences, first.table.ids, named, notes, first.table.origin.id_column)
     if not as_json:
         notes.print()
-    options = (split, beams, constrained, None if within is None else _ids(within))
+    options = (split, beams, constrained, None if within is None else ids_of_lines(within))
     with Terminal() as progress:
         tallies = [
             one.evaluate(behaviour, *options, progress, invalid_consumes_rank, label)  # type: ignore[arg-type]
@@ -82,12 +81,3 @@ def evaluate(
     print_figures(means, users, simple, seeds, stds)
     if (most := beams or first.plan.beams) < max(CUTS):
         print(f"with {most} SIDs generated per user, figures at more than {most} are those at {most}")
-
-
-def _ids(path: Path) -> list[str]:
-    """The ids of a text file, one a line."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    return [line.strip() for line in lines if line.strip()]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..sids.table import SidTable
     from .columns import ColumnNotes
 
-__all__ = ["columns_of", "open_source", "require_its_tokenizer", "sids_from", "texts_for"]
+__all__ = ["columns_of", "ids_of_lines", "open_source", "require_its_tokenizer", "sids_from", "texts_for"]
 
 
 def open_source(
@@ -102,3 +102,12 @@ def columns_of(path: str | PathLike[str]) -> list[str]:
     with readable(first):
         names: list[str] = read_schema(for_arrow(first)).names
     return names
+
+
+def ids_of_lines(path: Path) -> list[str]:
+    """The ids of a text file, one a line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    return [line.strip() for line in lines if line.strip()]

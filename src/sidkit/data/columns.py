@@ -116,7 +116,15 @@ ID = Role(
 VECTORS = Role("vectors", "vectors in", "", "--column", is_vector_type, "embeddings must be lists of numbers")
 ITEM = Role("item", "items in", "", "--item-column", is_id_type, "items must be strings or integers")
 SEQUENCE = Role("sequence", "lists of items in", "", "--sequence-column", is_list, "sequences must be lists of items")
-USER = Role("user", "users in", "", "--user-column", _is_flat, "users must be strings or numbers", could_be_user)
+USER = Role(
+    "user",
+    "users in",
+    "users are row numbers",
+    "--user-column",
+    _is_flat,
+    "users must be strings or numbers",
+    could_be_user,
+)
 TIME = Role(
     "time",
     "ordered by",

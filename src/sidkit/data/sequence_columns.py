@@ -51,15 +51,18 @@ class SequenceColumns:
 
 
 def find_sequence_columns(
-    file: FileColumns, ids: Any, given: SequenceColumns, known_as: str = ""
+    file: FileColumns, ids: Any, given: SequenceColumns, known_as: str = "", users: bool = False
 ) -> tuple[Chosen, ...]:
     """The column of lists; or the columns of items, users and times, the last one None for the order of the file.
 
-    ids: the items that are known, and known_as: their name in the file that they come from.
+    ids: the items that are known, and known_as: their name in the file that they come from. users: whether the names of
+    the users are wanted; then a column of users comes after that of lists, None for row numbers.
     """
     items = _items(file, ids, given, known_as)
     if is_list(file.types[str(items.column)]):
         unused = [role.option for role, name in ((USER, given.user), (TIME, given.time)) if name is not None]
+        if users and given.time is None:
+            return items, _users(file, items.column, given.user)
         if unused:
             raise SpecError(f"{items.column!r} in {file.file} has lists of items, in order; leave out {unused[0]}")
         return (items,)
@@ -70,6 +73,13 @@ def find_sequence_columns(
     if time is None:
         raise _no_time(file, (items.column, user.column))
     return items, user, time
+
+
+def _users(file: FileColumns, items: str | None, wanted: str | None) -> Chosen:
+    """The users of lists: in a column that is wanted or has a known name; else numbered."""
+    named = wanted is not None or named_columns(USER.names, file.types)
+    chosen = choose(file, USER, wanted, (items,)) if named else None
+    return chosen or Chosen(USER, None)
 
 
 def _items(file: FileColumns, ids: Any, given: SequenceColumns, known_as: str) -> Chosen:

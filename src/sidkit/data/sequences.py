@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from ..errors import InputError, count_of
 from ..files.address import for_arrow
 from .column_content import sortable
-from .columns import Chosen
+from .columns import USER, Chosen
 from .formats.parquet_file import parquet_columns
 from .formats.vectors import is_list
-from .ids import is_id_type, match, without_dictionary
+from .ids import is_id_type, match, one_array, without_dictionary
 from .listing import files_of, readable
 from .sequence_columns import SequenceColumns, find_sequence_columns
 
@@ -38,6 +38,7 @@ class Sequences:
     starts: NDArray[np.int64]
     unknown_items: int = 0  # different items that the table does not have
     chosen: tuple[Chosen, ...] = ()  # the columns that they were read from
+    users: Any = None  # a pyarrow array of their names, where these were asked for
 
     @classmethod
     def of(cls, lists: Iterable[Sequence[int]]) -> Sequences:
@@ -87,20 +88,23 @@ def read_sequences(
     column: str | None = None,
     columns: SequenceColumns | None = None,
     known_as: str = "",
+    users: bool = False,
 ) -> Sequences:
     """Sequences from a Parquet file, folder or glob, for the items with these ids (in the order of their table).
 
     Either a row per sequence with a list of item ids in time order, or a row per event: an item, a user or session, and
     a time. `columns` names the columns that are not to be detected (`sequence_columns.py`); column is short for its
     `sequence`. Events without a time are refused unless columns.file_order is set. The columns that were read are in
-    `Sequences.chosen`. known_as: the name of the ids in the file that they come from.
+    `Sequences.chosen`. known_as: the name of the ids in the file that they come from. users: whether to read the names
+    of the users as well; lists without a column of users are numbered from 0.
     """
     given = columns or SequenceColumns()
     given = given if column is None else replace(given, sequence=column)
     first = parquet_columns(files_of(path)[0])
-    chosen = find_sequence_columns(replace(first, file=str(path)), ids, given, known_as)
+    chosen = find_sequence_columns(replace(first, file=str(path)), ids, given, known_as, users)
     name = str(chosen[0].column)
-    items, order, starts = _of_lists(path, name) if is_list(first.types[name]) else _of_events(path, chosen)
+    read = _of_lists if is_list(first.types[name]) else _of_events
+    items, order, starts, names = read(path, chosen)
     if not is_id_type(items.type) and len(items) > items.null_count:
         raise InputError(f"{name!r} in {path} holds {items.type}; items must be strings or integers")
     rows = match(items, ids)
@@ -111,7 +115,7 @@ def read_sequences(
             f"none of the {len(rows):,} items in {path} is known (the first is {items[0].as_py()!r}{known}); "
             "are these the same ids?"
         )
-    return Sequences(rows[order], starts, unknown, chosen)
+    return Sequences(rows[order], starts, unknown, chosen, names if users else None)
 
 
 def _read(path: str | PathLike[str], columns: list[str]) -> Any:
@@ -125,16 +129,21 @@ def _read(path: str | PathLike[str], columns: list[str]) -> Any:
         raise InputError(f"the files of {path} differ in their columns: {error}") from error
 
 
-def _of_lists(path: str | PathLike[str], column: str) -> tuple[Any, slice, NDArray[np.int64]]:
-    """All items, their order, and the index where each sequence starts."""
-    lists = _read(path, [column]).column(column)
+Read = tuple[Any, slice | NDArray[np.int64], NDArray[np.int64], Any]  # items, their order, starts, users
+
+
+def _of_lists(path: str | PathLike[str], chosen: tuple[Chosen, ...]) -> Read:
+    """All items, their order, the index where each sequence starts, and the users."""
+    column, user = (one.column for one in (*chosen, Chosen(USER, None))[:2])
+    table = _read(path, [name for name in (column, user) if name is not None])
+    lists = table.column(column)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-    return pc.list_flatten(lists), slice(None), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    users = pa.array(np.arange(len(lengths))) if user is None else one_array(table.column(user))
+    return pc.list_flatten(lists), slice(None), starts, users
 
 
-def _of_events(
-    path: str | PathLike[str], chosen: tuple[Chosen, ...]
-) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
+def _of_events(path: str | PathLike[str], chosen: tuple[Chosen, ...]) -> Read:
     """Events grouped by user: users by their first event, the events of each by time."""
     item, user, time = (one.column for one in chosen)
     table = _read(path, list(dict.fromkeys(name for name in (item, user, time) if name is not None)))
@@ -145,7 +154,7 @@ def _of_events(
     when = np.arange(len(number)) if time is None else _times(table.column(time), time, path)
     order = np.lexsort((when, number))
     ends = np.cumsum(np.bincount(number)) if len(number) else np.zeros(0, np.int64)
-    return table.column(item), order, np.concatenate([[0], ends]).astype(np.int64)
+    return table.column(item), order, np.concatenate([[0], ends]).astype(np.int64), pc.unique(table.column(user))
 
 
 def _times(column: Any, name: str, path: str | PathLike[str]) -> NDArray[Any]:

@@ -8,6 +8,7 @@
     beams, logits                   beam search over a trie; the same constraint for any transformers model
     metrics, evaluation             item-level and SID-level figures, as sums over users
     retriever, store                `recommend` and `evaluate`; the folder
+    recommendations                 from ranked SIDs to items; a file of them
     trainer, seeds                  the training calls; several seeds, their means and standard deviations
     device, backend, triton         where a model computes; kernels or plain torch; the kernels
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .model import PRESETS as PRESETS
     from .model import Shape as Shape
     from .plan import Plan as Plan
-    from .retriever import Recommendation as Recommendation
+    from .recommendations import Recommendation as Recommendation
     from .retriever import Retriever as Retriever
     from .seeds import SeedSummary as SeedSummary
     from .trainer import train as train
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "PRESETS": "model",
     "Plan": "plan",
-    "Recommendation": "retriever",
+    "Recommendation": "recommendations",
     "Retriever": "retriever",
     "SeedSummary": "seeds",
     "Shape": "model",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,17 +25,10 @@ from .metrics import Tally
 from .model import Weights
 from .network import in_dtype
 from .plan import Plan
+from .recommendations import Recommendation, Wanted, chosen_items
 from .store import load
 
 __all__ = ["Recommendation", "Retriever"]
-
-
-class Recommendation(NamedTuple):
-    """An item, its SID, and the log-probability of that SID; items that share a SID share it."""
-
-    item: Any
-    sid: tuple[int, ...]
-    score: float
 
 
 @dataclass(eq=False)
@@ -56,31 +49,52 @@ class Retriever:
         return cls(table, plan, {name: value.to(where) for name, value in weights.items()}, facts, where)
 
     def recommend(
-        self, history: Sequence[Any], k: int = 10, within: Any = None, beams: int | None = None
+        self,
+        history: Sequence[Any],
+        k: int = 10,
+        within: Any = None,
+        beams: int | None = None,
+        per_sid: int | None = None,
+        exclude_history: bool = False,
     ) -> list[Recommendation]:
         """The k likeliest next items for a history of item ids, oldest first, best first.
 
-        within   item ids to choose from (in stock, fresh ...), or a mask over the table's rows; all items by default
-        beams    SIDs that are searched; by default as many as in training, or k if that is more
+        within            item ids to choose from (in stock, fresh ...), or a mask over the table's rows; all items by
+                          default
+        beams             SIDs that are searched; by default as many as in training, or what k needs if that is more
+        per_sid           the most items of one SID, those that come first in the table; None: all of them
+        exclude_history   leave out the items of the history
         """
-        return self.recommend_many([history], k, within, beams)[0]
+        return self.recommend_many([history], k, within, beams, per_sid, exclude_history)[0]
 
     def recommend_many(
-        self, histories: Sequence[Sequence[Any]], k: int = 10, within: Any = None, beams: int | None = None
+        self,
+        histories: Sequence[Sequence[Any]],
+        k: int = 10,
+        within: Any = None,
+        beams: int | None = None,
+        per_sid: int | None = None,
+        exclude_history: bool = False,
     ) -> list[list[Recommendation]]:
         """As `recommend`, for many users."""
-        if k < 1:
-            raise SpecError(f"k must be at least 1, not {k}")
-        rows, beams = self._histories(histories), self._beams(beams, max(k, self.plan.beams))
+        wanted = Wanted(k, per_sid, exclude_history)
+        return list(self.recommend_rows(self._histories(histories), wanted, within, beams))
+
+    def recommend_rows(
+        self, histories: Sequence[Sequence[int]], wanted: Wanted, within: Any = None, beams: int | None = None
+    ) -> Iterator[list[Recommendation]]:
+        """As `recommend`, user by user, for histories of table rows, each of at least one."""
+        seen = self.plan.history if wanted.exclude_history else 0  # SIDs that may be found and left out
+        beams = self._beams(beams, max(wanted.k + seen, self.plan.beams))
         trie = self.trie if within is None else Trie.of(self.table, self._rows(within))
         device_trie = self._device_trie if within is None else self._on_device(trie)
-        ranked, at_once = list[list[Recommendation]](), users_at_once(self.table.sizes, beams)
-        for start in range(0, len(rows), at_once):
-            tokens = self._tokens(rows[start : start + at_once])
+        at_once = users_at_once(self.table.sizes, beams)
+        for start in range(0, len(histories), at_once):
+            users = histories[start : start + at_once]
+            tokens = self._tokens([list(rows[-self.plan.history :]) for rows in users])
             best = beam_search(self._fast_weights, self.plan.shape, device_trie, tokens, beams)
-            users = zip(best.leaf.tolist(), best.score.tolist(), strict=True)
-            ranked += [self._items(trie, leaves, scores, k) for leaves, scores in users]
-        return ranked
+            for rows, leaves, scores in zip(users, best.leaf.tolist(), best.score.tolist(), strict=True):
+                yield chosen_items(self.table, trie, leaves, scores, wanted, rows)
 
     def evaluate(
         self,
@@ -144,8 +158,8 @@ class Retriever:
         return default if requested is None else requested
 
     def _histories(self, histories: Sequence[Sequence[Any]]) -> list[list[int]]:
-        """The table rows of the latest items of each history."""
-        rows = [[self._row(item) for item in history][-self.plan.history :] for history in histories]
+        """The table rows of each history."""
+        rows = [[self._row(item) for item in history] for history in histories]
         if not rows or not all(rows):
             raise InputError("a history needs at least one item")
         return rows
@@ -158,14 +172,3 @@ class Retriever:
             tokens = vocabulary.tokens(self.table.codes[history])
             padded[user, padded.shape[1] - len(history) * levels :] = tokens.ravel()
         return torch.as_tensor(padded, device=self.device)
-
-    def _items(self, trie: Trie, leaves: list[int], scores: list[float], k: int) -> list[Recommendation]:
-        """The first k items of SIDs that are ranked best first."""
-        items: list[Recommendation] = []
-        for leaf, score in zip(leaves, scores, strict=True):
-            for row in trie.items(leaf) if leaf >= 0 else ():
-                sid = tuple(int(code) for code in self.table.codes[row])
-                items.append(Recommendation(self.table.ids[int(row)].as_py(), sid, score))
-            if len(items) >= k:
-                break
-        return items[:k]
