@@ -2,9 +2,10 @@
 
     config, arrays = FORMAT.read(folder)
 
-Tokenizers, encoders and checkpoints are such folders; each names its files in a `FolderFormat`. Reading trusts nothing:
-sizes, keys, types and both checksums are verified, links that leave the folder are refused, and nothing in a file is
-ever executed. Every error names the file.
+Tokenizers, encoders, alignments and checkpoints are such folders; each names its files in a `FolderFormat`. A trained
+network is a folder that transformers reads too, with the digests in a further file (`trained.py`). Reading trusts
+nothing: sizes, keys, types and checksums are verified, links that leave the folder are refused, and nothing in a file
+is ever executed. Every error names the file.
 """
 
 from __future__ import annotations

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..files.atomic import replace_file
+from ..files.trained import LOG
 from .runs import Outcome
 
-__all__ = ["LOG", "Log"]
-
-LOG = "log.jsonl"
+__all__ = ["Log"]
 
 
 class Log:

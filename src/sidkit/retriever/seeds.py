@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import StoreError
 from ..files.atomic import replace_file
-from .store import FACTS
+from .store import RETRIEVER
 
 __all__ = ["SEEDS", "SeedSummary", "check_seeds_folder", "means_and_stds", "seed_folder", "seeds_in"]
 
@@ -85,7 +85,7 @@ def check_seeds_folder(folder: Path, seeds: Sequence[int]) -> None:
     if not names:
         return
     trained = {name for name in names if re.fullmatch(r"seed-\d+", name)}
-    if FACTS in names or not trained | names & {SEEDS}:
+    if RETRIEVER.facts in names or not trained | names & {SEEDS}:
         raise StoreError(f"{folder} holds other files; name an empty folder for the retrievers")
     if others := sorted(trained - {seed_folder(folder, seed).name for seed in seeds}):
         raise StoreError(f"{folder} holds {', '.join(others)} of another training; name another folder or remove them")

@@ -28,7 +28,7 @@ from .resume import identity
 from .retriever import Retriever
 from .runs import CHOSEN_BY, Outcome, TrainingRun
 from .seeds import SEEDS, SeedSummary, check_seeds_folder, seed_folder
-from .store import check_folder, save
+from .store import RETRIEVER, save
 from .training import train_stack
 
 __all__ = ["facts_of", "train", "train_seeds"]
@@ -49,7 +49,7 @@ def train(
     bits on a CPU.
     """
     plan, folder, where = plan or Plan(), Path(folder), torch.device(find_device(device))
-    check_folder(folder)
+    RETRIEVER.check_target(folder)
     run = TrainingRun(folder.name, table, plan.seed)
     with Unfinished(folder, resume) as unfinished:
         checkpoint = Checkpoint(unfinished, identity(table, sequences, plan))

@@ -98,7 +98,7 @@ def train(
     from ...engine.device import find_device
     from ...search.bart.shape import preset as named
     from ...search.corpus import SearchData
-    from ...search.model.store import check_folder
+    from ...search.model.store import SEARCH_MODEL
     from ...search.model.trainer import train_search
     from ...search.plan import SearchPlan
     from ...search.read.left_out import LeftOut
@@ -117,7 +117,7 @@ def train(
     )  # fmt: skip
     item_embeddings = _item_embeddings(item_vectors, history_vectors)
     require_folder(output)
-    check_folder(output)
+    SEARCH_MODEL.check_target(output)
     query_encoder, fitted = _parts(tokenizer, alignment, encoder)
     tables = SidTable.from_parquet(item_sids), SidTable.from_parquet(query_sids)
     left_out = LeftOut(output.parent / f"{output.name}.left-out.tsv", bad_rows is BadRows.drop)

@@ -15,7 +15,6 @@ folder/
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,12 +30,8 @@ from safetensors.torch import load_file, save_file
 
 from ...data.listing import readable
 from ...errors import SpecError, StoreError
-from ...files.atomic import replace_folder
-from ...files.folder import file_inside, read_json, require_short_header
-from ...files.manifest import check_manifest, write_manifest
-from ...files.unfinished import unfinished_folder
-from ...retriever.log import LOG
-from ...retriever.store import no_bars
+from ...files.folder import require_short_header
+from ...files.trained import WEIGHTS, TrainedFolder, write_pretrained
 from ...sids.table import SidTable
 from ..bart.former import former_weights
 from ..bart.shape import BartShape, build_bart
@@ -46,19 +41,12 @@ from ..templates import TemplateTask, read_templates
 from ..tokens import Tokens
 from .query_sids import QueryEncoder
 
-__all__ = ["FACTS", "ModelParts", "check_folder", "load", "save"]
+__all__ = ["SEARCH_MODEL", "ModelParts", "load", "save"]
 
-FORMAT = "sidkit-search"
-FACTS, WEIGHTS, ITEMS, SIDS, QUERIES = (
-    "search.json",
-    "model.safetensors",
-    "items.parquet",
-    "sids.parquet",
-    "queries.parquet",
-)
+ITEMS, SIDS, QUERIES = "items.parquet", "sids.parquet", "queries.parquet"
 TEMPLATES, ENCODER, HISTORY = "templates.toml", "query-encoder", "history.safetensors"
 ITEM_VECTORS = "item_vectors"
-ADVICE = "train it again, or fetch an undamaged copy"
+SEARCH_MODEL = TrainedFolder("sidkit-search", "search model", "search.json", (ITEMS, SIDS, QUERIES, TEMPLATES))
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, SpecError)
 
 
@@ -87,50 +75,38 @@ def save(
     """Write a folder that `load` and transformers' `from_pretrained` read."""
     bart = build_bart(plan.shape, tokens.size, {"pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos})
     bart.load_state_dict(to_state(weights, plan.shape))
-    notes = {"format": FORMAT, "query_encoder": parts.query_encoder is not None, **facts}
-    with replace_folder(folder) as temporary, no_bars():
-        bart.save_pretrained(temporary)
-        shutil.copymode(temporary / "config.json", temporary / WEIGHTS)  # safetensors keeps its files to their owner
+    notes = {"query_encoder": parts.query_encoder is not None, **facts}
+    with SEARCH_MODEL.writing(folder, notes) as temporary:
+        write_pretrained(bart, temporary)
         tokens.save(temporary)
         parts.table.to_parquet(temporary / SIDS)
         parts.queries.to_parquet(temporary / QUERIES)
         pq.write_table(parts.items, temporary / ITEMS, compression="zstd")
         (temporary / TEMPLATES).write_text(parts.templates_text, encoding="utf-8")
-        (temporary / FACTS).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
         if plan.history_vectors:
             tensors = former_weights(weights) | {ITEM_VECTORS: torch.as_tensor(parts.item_vectors)}
             save_file(tensors, temporary / HISTORY)
             shutil.copymode(temporary / "config.json", temporary / HISTORY)
-        write_manifest(temporary, FORMAT)
         if parts.query_encoder is not None:
             parts.query_encoder.save(temporary / ENCODER)
 
 
 def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, ModelParts, dict[str, Any]]:
     """What `save` wrote; weights on the CPU."""
-    for name in (FACTS, WEIGHTS, ITEMS, SIDS, QUERIES, TEMPLATES):
-        if not (folder / name).is_file():
-            unfinished = unfinished_folder(folder)
-            hint = f"; {unfinished} can be trained on with --resume" if unfinished.is_dir() else ""
-            raise StoreError(f"{folder} is no trained search model: no {name} in it{hint}")
-        file_inside(folder, name, ADVICE)
-    check_manifest(folder, FORMAT, ADVICE)
-    require_short_header(folder / WEIGHTS, ADVICE)
-    facts = read_json(folder / FACTS, ADVICE)
+    facts = SEARCH_MODEL.read_facts(folder)
     try:
-        facts.pop("format")
         has_encoder = facts.pop("query_encoder")
         plan = plan_from(facts["plan"])
         weights = from_state(load_file(folder / WEIGHTS), plan.shape)
         vectors = None
         if plan.history_vectors:
-            require_short_header(folder / HISTORY, ADVICE)
+            require_short_header(folder / HISTORY, SEARCH_MODEL.advice)
             history = load_file(folder / HISTORY)
             vectors = history.pop(ITEM_VECTORS).numpy()
             weights |= history
         templates = read_templates(str(folder / TEMPLATES))
     except UNREADABLE as error:
-        raise StoreError(f"cannot read the search model {folder}: {error}; {ADVICE}") from error
+        raise StoreError(f"cannot read the search model {folder}: {error}; {SEARCH_MODEL.advice}") from error
     with readable(folder / ITEMS):
         items = pq.read_table(folder / ITEMS)
     encoder = QueryEncoder.load(folder / ENCODER) if has_encoder else None
@@ -143,11 +119,3 @@ def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, ModelParts, dict[st
 def plan_from(plain: dict[str, Any]) -> SearchPlan:
     rest = {name: value for name, value in plain.items() if name not in ("shape", "epochs")}
     return replace(SearchPlan(**rest), shape=BartShape(**plain["shape"]), epochs=tuple(plain["epochs"]))
-
-
-def check_folder(folder: Path) -> None:
-    """Only an empty or new folder, or one of an earlier training, may be written to."""
-    if folder.exists() and not folder.is_dir():
-        raise StoreError(f"{folder} is a file; name a folder for the search model")
-    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in (FACTS, LOG)):
-        raise StoreError(f"{folder} holds other files; name an empty folder for the search model")

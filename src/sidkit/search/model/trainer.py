@@ -33,7 +33,7 @@ from ..training import Trainer
 from .model import SearchModel
 from .query_sids import QueryEncoder
 from .start import first_weights, plan_of_folder
-from .store import ModelParts, check_folder
+from .store import SEARCH_MODEL, ModelParts
 
 __all__ = ["train_search"]
 
@@ -63,7 +63,7 @@ def train_search(
     plan = plan or SearchPlan()
     plan = plan if begin is None else plan_of_folder(plan, begin)
     tokenizer = tokenizer if query_encoder is None else query_encoder.tokenizer
-    check_folder(folder)
+    SEARCH_MODEL.check_target(folder)
     _require_same_sizes(data.table, tokenizer)
     templates = read_templates(plan.templates)
     tokens = _tokens(data.corpus, data.table.sizes, plan, begin, report)

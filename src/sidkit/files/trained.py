@@ -1,0 +1,109 @@
+"""The folder of a trained network: files in the format of transformers, the facts of the training, and all digests.
+
+    with RETRIEVER.writing(folder, facts) as temporary:
+        write_pretrained(model, temporary)
+        ...                                     # further files
+    facts = RETRIEVER.read_facts(folder)        # once every file is known to be as it was written
+
+`config.json` belongs to transformers here, so the digests are in a file of their own (`manifest.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import StoreError
+from .atomic import replace_folder
+from .folder import file_inside, read_json, require_short_header
+from .manifest import MANIFEST, check_manifest, write_manifest
+from .unfinished import unfinished_folder
+
+__all__ = ["LOG", "WEIGHTS", "TrainedFolder", "write_pretrained"]
+
+WEIGHTS = "model.safetensors"
+LOG = "log.jsonl"  # of a training, which starts before the other files are there
+
+
+@dataclass(frozen=True)
+class TrainedFolder:
+    """How one kind of folder is written and read.
+
+    name      the format that its manifest and its facts name
+    noun      what messages call it
+    facts     the JSON file of its facts
+    files     those that it must have besides its weights and facts
+    digests   whether every version of it had digests
+    """
+
+    name: str
+    noun: str
+    facts: str
+    files: tuple[str, ...]
+    digests: bool = True
+    advice: str = "train it again, or fetch an undamaged copy"
+
+    @contextmanager
+    def writing(self, folder: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
+        """A temporary folder that takes the place of `folder` at the end, with these facts and the digests.
+
+        Folders in it are not part of the manifest.
+        """
+        with replace_folder(folder) as temporary:
+            yield temporary
+            text = json.dumps({"format": self.name, **facts}, indent=1) + "\n"
+            (temporary / self.facts).write_text(text, encoding="utf-8")
+            write_manifest(temporary, self.name)
+
+    def read_facts(self, folder: Path) -> dict[str, Any]:
+        """The facts of a folder whose files are all as they were written."""
+        for name in (self.facts, WEIGHTS, *self.files):
+            if not (folder / name).is_file():
+                raise StoreError(f"{folder} is no trained {self.noun}: no {name} in it{self._hint(folder)}")
+            file_inside(folder, name, self.advice)
+        checked = self.digests or (folder / MANIFEST).exists()
+        if checked:
+            check_manifest(folder, self.name, self.advice)
+        require_short_header(folder / WEIGHTS, self.advice)
+        facts = read_json(folder / self.facts, self.advice)
+        if not isinstance(facts, dict):
+            raise StoreError(f"{folder / self.facts} does not describe a {self.noun}; {self.advice}")
+        if facts.pop("format", None) is not None and not checked:
+            raise StoreError(f"{folder} holds no {MANIFEST}, so its files cannot be checked; {self.advice}")
+        return facts
+
+    def check_target(self, folder: Path) -> None:
+        """An error unless the folder is new, empty, or of an earlier training."""
+        if folder.exists() and not folder.is_dir():
+            raise StoreError(f"{folder} is a file; name a folder for the {self.noun}")
+        if (
+            folder.is_dir()
+            and any(folder.iterdir())
+            and not any((folder / name).exists() for name in (self.facts, LOG))
+        ):
+            raise StoreError(f"{folder} holds other files; name an empty folder for the {self.noun}")
+
+    def _hint(self, folder: Path) -> str:
+        """What can be read or resumed in place of a folder without a trained network."""
+        unfinished, seeds = unfinished_folder(folder), sorted(one.parent for one in folder.glob(f"seed-*/{self.facts}"))
+        hint = f"; it holds one for each seed, such as {seeds[0]}" if seeds else ""
+        return hint + (f"; {unfinished} can be trained on with --resume" if unfinished.is_dir() else "")
+
+
+def write_pretrained(model: Any, folder: Path) -> None:
+    """Write a model of transformers, without its progress bars, so that everybody who may read a folder may read it."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model.save_pretrained(folder)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+    shutil.copymode(folder / "config.json", folder / WEIGHTS)  # safetensors keeps its files to their owner
