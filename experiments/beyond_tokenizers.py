@@ -139,4 +139,4 @@ def beyond_codes(
     X = blend(X, co_occurrence(sequences_of(folder).training(), len(X)), together) if together else X
     fitted = fitted_to(X, name, sizes, seed, way, last, options)
     codes = beam_codes(fitted, X, beam) if beam else fitted.fit_codes
-    return spread_items(fitted, X, codes) if spread else codes
+    return spread_items(fitted, X, codes, policy="least-cost") if spread else codes

@@ -54,7 +54,7 @@ def work(data: Path) -> dict[str, dict[str, float]]:
         results[dataset] = {}
         for name, rows in rows_of(X, sequences.training()):
             fitted = prq_kmeans(SIZES).fit(rows, seed=0)
-            codes = spread(fitted, rows, fitted.fit_codes)
+            codes = spread(fitted, rows, fitted.fit_codes, policy="least-cost")
             results[dataset][name] = counted_by_token(codes, SIZES, sequences)["ndcg@20"]
             print(f"{dataset} {name}: {results[dataset][name]:.4f}", flush=True)
     return results

@@ -9,9 +9,10 @@ import sidkit
 from sidkit.errors import InputError, SpecError
 from sidkit.rows.sources import ArraySource
 from sidkit.sids import spread as spreading
-from sidkit.stages.cluster import Balanced, KMeans
+from sidkit.stages.cluster import Balanced, KMeans, PerParent
 from sidkit.stages.level import PROJECT, SUBTRACT, Level
-from sidkit.tokenizer.spread import spread
+from sidkit.stages.scalar import FSQ
+from sidkit.tokenizer.spread import last_costs, spread
 from sidkit.tokenizer.tokenizer import Tokenizer
 
 TOKENIZERS = {
@@ -64,7 +65,7 @@ def test_spreading_is_the_best_of_all_ways(name, seed):
     X, codes = (part[np.sort(np.concatenate(few(codes)))] for part in (X, codes))
     assert distinct(codes) < len(codes), "the data have no collision"
     assert sizes.max() > fitted.sizes[-1], "no prefix has more items than codes"
-    assert np.array_equal(spread(fitted, X, codes), slow(fitted, X, codes))
+    assert np.array_equal(spread(fitted, X, codes, policy="least-cost"), slow(fitted, X, codes))
 
 
 def few(codes):
@@ -178,9 +179,8 @@ def test_rows_are_read_in_order_once_and_by_number_where_they_collide(rng, tmp_p
     X = rng.normal(size=(200, 6)).astype(np.float32)
     fitted = sidkit.prq_kmeans((4, 4, 8)).fit(X)
     codes = fitted.encode(X)
-    prefix, sid = (np.unique(part, axis=0, return_inverse=True)[1].ravel() for part in (codes[:, :-1], codes))
-    shared = np.bincount(sid)[sid] > 1
-    colliding = int(np.isin(prefix, prefix[shared]).sum())
+    parents = [codes[(codes[:, :-1] == prefix).all(axis=1)] for prefix in np.unique(codes[:, :-1], axis=0)]
+    colliding = sum(min(len(under), 8) - distinct(under) for under in parents)  # those that can move
     source = Counting(X, slow)
     parted = fitted.encode(source, spread=True, checkpoint=tmp_path / "c" if windows else None)
     assert np.array_equal(parted, spread(fitted, X, codes))
@@ -190,10 +190,43 @@ def test_rows_are_read_in_order_once_and_by_number_where_they_collide(rng, tmp_p
 
 def test_what_cannot_be_spread_is_refused(rng):
     X = rng.normal(size=(200, 8))
-    with pytest.raises(SpecError, match="this tokenizer ends in PQ"):
-        sidkit.pq_kmeans((4, 4)).fit(X).encode(X, spread=True)
+    with pytest.raises(SpecError, match="this tokenizer ends in ResidualBeam, which cannot say what another last code"):
+        sidkit.Given.residual([X[:4], X[4:8]], beam=2).encode(X, spread=True)
     fitted = sidkit.prq_kmeans((4, 4)).fit(X)
     with pytest.raises(InputError, match=r"codes of shape \(199, 2\) do not fit 200 rows of 2 tokens"):
         spread(fitted, X, fitted.encode(X)[:-1])
     with pytest.raises(InputError, match="NaN"):
         fitted.encode(np.where(np.arange(8) == 3, np.nan, X), spread=True)
+
+
+LAST_STAGES = {
+    "per parent": Tokenizer((Level(KMeans(3, iterations=3), SUBTRACT), Level(PerParent(6, 3), SUBTRACT))),
+    "mixture": sidkit.rq_gmm((3, 6), iterations=3),
+    "pq": sidkit.pq_kmeans((3, 6), iterations=3),
+    "opq": sidkit.opq_kmeans((3, 6), alternations=2, first=2),
+    "bits": Tokenizer((Level(KMeans(3, iterations=3), SUBTRACT), FSQ(4, 2, "itq"))),
+    "rq-vae": sidkit.rq_vae((3, 6), hidden=(8,), latent=4, epochs=2, batch=32),
+    "r3-vae": sidkit.r3_vae((3, 6), epochs=2, batch=32),
+}
+
+
+@pytest.mark.parametrize("name", LAST_STAGES)
+def test_the_cheapest_code_of_every_last_stage_is_the_one_it_gives(rng, name):
+    X = rng.normal(size=(90, 6)).astype(np.float32)
+    fitted, X = LAST_STAGES[name].fit(X, seed=1), np.repeat(X[:6], 2, axis=0)
+    codes = fitted.encode(X)
+    costs = last_costs(fitted, X, codes)(np.arange(12))
+    assert costs.shape == (12, fitted.sizes[-1])
+    assert np.array_equal(costs.argmin(axis=1), codes[:, -1])
+    parted = spread(fitted, X, codes)
+    assert distinct(codes) < distinct(parted)
+    assert np.array_equal(parted[:, :-1], codes[:, :-1])
+
+
+def test_a_parent_with_a_short_codebook_gives_no_code_it_does_not_have(rng):
+    X = np.repeat(rng.normal(size=(12, 6)), 3, axis=0)
+    fitted = Tokenizer((Level(KMeans(4, iterations=3), SUBTRACT), Level(PerParent(16, 3), SUBTRACT))).fit(X)
+    books = fitted.stages[1].clusters
+    parted = spread(fitted, X, fitted.encode(X))
+    for parent, start, stop in zip(books.keys[:, 0], books.starts[:-1], books.starts[1:], strict=True):
+        assert parted[parted[:, 0] == parent, 1].max() < stop - start

@@ -1,80 +1,160 @@
 """Items that would share a semantic ID take free codes of the last level.
 
-Nearest centroids give several items one SID while most codes under their prefix stay unused. Encoding all items of a
-catalogue together can do better: under each prefix the last tokens are dealt out together, an assignment problem.
+Nearest centroids give several items one SID while most codes under their prefix stay unused. Under each prefix the last
+tokens can be dealt out: to one item after the other (greedy), or to all at the least total cost (an assignment problem).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..progress import Progress, Silent
-from .prefixes import prefix_numbers
+from .crowded import Crowd, crowded
+from .transport import rounded_transport
 
-__all__ = ["Costs", "spread_codes"]
+__all__ = ["TOGETHER", "Costs", "Dealt", "deal_out", "spread_codes"]
 
 AT_ONCE = 1 << 22  # costs in memory at once: 32 MB
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
-Costs = Callable[[Integers], NDArray[np.float64]]  # row numbers (n,) -> (n, K), the cost of each last code for each row
+Costs = Callable[[Integers], Floats]  # row numbers (n,) -> (n, K), the cost of each last code for each row; inf: none
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """New codes, what moving cost in sum and, where all rows of a prefix were dealt out, what greedy would have."""
+
+    codes: Codes
+    cost: float
+    greedy_cost: float | None
+
+
+class _Choice(NamedTuple):
+    """New last tokens for the rows of a prefix, what they add to the cost, and what greedy ones would add."""
+
+    tokens: Codes
+    cost: float
+    greedy_cost: float
 
 
 def spread_codes(codes: Any, sizes: Sequence[int], costs: Costs, progress: Progress | None = None) -> Codes:
-    """The codes (n, levels) with as many different SIDs as the last level has room for.
+    """The codes (n, levels) with as many different SIDs as the last level has room for, at the least cost.
 
     All tokens but the last stay. Under a prefix where items collide, the last tokens become those that
     - are all different, or use all K codes of the last level if there are more than K items;
     - have the least sum of costs.
-    Prefixes without collisions keep their tokens, and so do items that have to share. Of a prefix with more than
-    AT_ONCE / K items (16,384 for 256 codes) only that many, the first, may be moved.
+    """
+    return deal_out(codes, sizes, costs, "least-cost", progress=progress).codes
+
+
+def deal_out(
+    codes: Any,
+    sizes: Sequence[int],
+    costs: Costs,
+    way: str = "nearest",
+    capacity: int = 1,
+    taken: NDArray[Any] | None = None,
+    order: Integers | None = None,
+    progress: Progress | None = None,
+) -> Dealt:
+    """New last tokens for items beyond the capacity of their SID, under prefixes where there are any.
+
+    way        'least-cost' and 'sinkhorn' deal out all rows of such a prefix together; any other way is greedy: the
+               first `capacity` items of a SID stay, the others choose the nearest code with room, in this order
+    taken      (m, levels) the SIDs of items that stay
+    Items stay where their prefix has no room. Costs are requested for as many rows as AT_ONCE holds; of a prefix with
+    more (16,384 for 256 codes) only that many, the first, are dealt out together.
     """
     out, report = np.array(codes, np.int32), progress or Silent()
-    groups = _colliding(out, sizes)
-    report.start("spread", sum(map(len, groups)))
-    for batch in _batches(groups, max(sizes[-1], AT_ONCE // sizes[-1])):
-        rows = np.concatenate(batch)
-        ends = np.cumsum([len(group) for group in batch])
-        for group, cost in zip(batch, np.split(costs(rows), ends[:-1]), strict=True):
-            out[group, -1] = _assigned(cost, out[group, -1])
+    together = _TOGETHER.get(way)
+    crowds = crowded(out, sizes, capacity, taken, order, everyone=together is not None)
+    limit = max(sizes[-1], AT_ONCE // sizes[-1])
+    report.start("spread", crowds.total)
+    total, greedy_total, done = 0.0, 0.0, 0
+    for batch in _batches(crowds, limit, cut=together is not None):
+        rows = np.concatenate([crowd.rows for crowd in batch])
+        ends = np.cumsum([len(crowd.rows) for crowd in batch])
+        for crowd, table in zip(batch, np.split(costs(rows), ends[:-1]), strict=True):
+            choice = _choose(table, out[crowd.rows, -1], crowd.room, together)
+            out[crowd.rows, -1] = choice.tokens
+            total, greedy_total = total + choice.cost, greedy_total + choice.greedy_cost
+        done += len(rows)
         report.advance(len(rows))
-    return out
+    if done < crowds.total:
+        report.advance(crowds.total - done)
+    return Dealt(out, total, None if together is None else greedy_total)
 
 
-def _colliding(codes: Codes, sizes: Sequence[int]) -> list[Integers]:
-    """The rows of each prefix under which two rows have the same last token, in order."""
-    parent, full = [np.zeros(len(codes), np.int64), *prefix_numbers(codes, sizes)][-2:]
-    _, sid, count = np.unique(full, return_inverse=True, return_counts=True)
-    rows = np.flatnonzero(np.isin(parent, parent[count[sid] > 1]))
-    rows = rows[np.argsort(parent[rows], kind="stable")]
-    return np.split(rows, np.flatnonzero(np.diff(parent[rows])) + 1) if len(rows) else []
-
-
-def _batches(groups: list[Integers], limit: int) -> Iterator[list[Integers]]:
-    """As many groups at a time as have `limit` rows; a larger group is cut to its first rows."""
-    size, batch = 0, list[Integers]()
-    for group in groups:
-        if batch and size + len(group) > limit:
+def _batches(crowds: Iterable[Crowd], limit: int, cut: bool) -> Iterator[list[Crowd]]:
+    """As many prefixes at a time as have `limit` rows. A larger one is cut to its first rows, or comes in parts."""
+    size, batch = 0, list[Crowd]()
+    for crowd in crowds:
+        if batch and size + len(crowd.rows) > limit:
             yield batch
             size, batch = 0, []
-        batch.append(group[:limit])
-        size += len(group)
+        while len(crowd.rows) > limit and not cut:
+            yield [Crowd(crowd.rows[:limit], crowd.room)]
+            crowd = Crowd(crowd.rows[limit:], crowd.room)  # the same room, of which the first part has taken
+        batch.append(Crowd(crowd.rows[:limit], crowd.room))
+        size += len(batch[-1].rows)
     if batch:
         yield batch
 
 
-def _assigned(costs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[np.int32]:
-    """New last tokens for the rows of a prefix: costs (n, K), tokens (n,) those they have.
+Together = Callable[[Floats, Codes, Integers], Codes]
 
-    Every row gets a different code; or, with more rows than codes, every code gets one row and the others stay.
+
+def _choose(costs: Floats, own: Codes, room: Integers, together: Together | None) -> _Choice:
+    """New last tokens for the rows of a prefix: costs (n, K), own (n,) the tokens they have, room (K,)."""
+    rows = np.arange(len(own))
+    added = costs - costs[rows, own][:, None]
+    room[~np.isfinite(added[0])] = 0  # codes that do not exist under this prefix
+    greedy = _greedy(added, own, room if together is None else room.copy(), stay=together is not None)
+    tokens = greedy if together is None else together(added, own, room)
+    return _Choice(tokens, float(added[rows, tokens].sum()), float(added[rows, greedy].sum()))
+
+
+def _greedy(added: Floats, own: Codes, room: Integers, stay: bool) -> Codes:
+    """Row after row takes the nearest code with room, and its place; rows for which there is none stay.
+
+    stay: rows whose own code has room keep it first.
     """
+    out, waiting = own.copy(), list(range(len(own)))
+    if stay:
+        waiting = [row for row in waiting if not _take(room, own[row])]
+    free = np.where(room > 0, 0.0, np.inf)
+    for row in waiting[: int(room.sum())]:
+        code = int((added[row] + free).argmin())
+        out[row] = code
+        _take(room, code)
+        free[code] = 0.0 if room[code] else np.inf
+    return out
+
+
+def _take(room: Integers, code: Any) -> bool:
+    """Take a place of a code, if it has one."""
+    has = bool(room[code] > 0)
+    room[code] -= has
+    return has
+
+
+def _least(added: Floats, own: Codes, room: Integers) -> Codes:
+    """The exact assignment: every row a place; or, with more rows than places, every place a row and the others stay."""
     from scipy.optimize import linear_sum_assignment
 
-    row, code = linear_sum_assignment(costs - np.take_along_axis(costs, tokens[:, None], 1))
-    out = tokens.copy()
-    out[row] = code
+    columns = np.repeat(np.arange(len(room)), np.minimum(room, len(own)))
+    out = own.copy()
+    row, place = linear_sum_assignment(added[:, columns])
+    out[row] = columns[place]
     return out
+
+
+_TOGETHER: dict[str, Together] = {"least-cost": _least, "sinkhorn": rounded_transport}
+TOGETHER = tuple(_TOGETHER)  # the ways that deal out all rows of a prefix together

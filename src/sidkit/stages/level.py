@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import SpecError
@@ -13,7 +14,7 @@ from ..geometry import Array, residual, unit
 from ..rows.seam import Rows, Taken
 from ..rows.work import Work, work_of
 from .cluster.kmeans import Centroids
-from .cluster.loop import Cluster, Clusters
+from .cluster.loop import Cluster, Clusters, HasCosts
 from .stage import Checks, FitContext
 
 __all__ = ["PROJECT", "SUBTRACT", "FittedLevel", "Level", "Residual"]
@@ -81,6 +82,11 @@ class FittedLevel:
 
     def tokens(self, x: Array, codes: Array) -> Array:
         return self.clusters.assign(x, codes)[:, None]
+
+    def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> list[NDArray[np.float64]]:
+        if not isinstance(self.clusters, HasCosts):
+            raise SpecError(f"{type(self.spec.cluster).__name__} cannot say what each of its codes would cost a row")
+        return [self.clusters.costs(x, codes[:, :-1])]
 
     def carry(self, x: Array, codes: Array) -> Array:
         return self.spec.rule(x, self.clusters.chosen(x, codes))

@@ -80,6 +80,11 @@ class FittedProduct:
         ]
         return xp.stack(columns, axis=1)
 
+    def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> list[NDArray[np.float64]]:
+        y = self.rotated(x)
+        cut = zip(self.books, blocks(y.shape[1], len(self.books)), strict=True)
+        return [Centroids(book, "euclidean").costs(block_columns(y, block)) for book, block in cut]
+
     def carry(self, x: Array, codes: Array) -> Array:
         """The row minus the centroids of all blocks, in its original coordinates."""
         tokens, xp = codes[:, -len(self.books) :], namespace(x)

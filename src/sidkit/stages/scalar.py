@@ -39,12 +39,25 @@ class FittedFSQ:
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         return {"directions": self.directions, "bias": self.bias}
 
-    def tokens(self, x: Array, codes: Array) -> Array:
+    def projected(self, x: Array) -> Array:
+        """x W + bias in float64: (n, bits)."""
         wide = x.astype(np.float64) if isinstance(x, np.ndarray) else x.double()
         wide = unit(wide) if self.normalize else wide
-        bits = (wide @ like(self.directions, wide) + like(self.bias, wide)) > 0
+        return wide @ like(self.directions, wide) + like(self.bias, wide)
+
+    def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> list[NDArray[np.float64]]:
+        """How far the projections of a row would have to move to have the bits of each code: (n, K) per token."""
+        projected = self.projected(x)
+        each = projected.shape[1] // self.count
+        bits = (np.arange(2**each)[:, None] >> np.arange(each)) & 1  # (K, each)
+        parts = (projected[:, t * each : (t + 1) * each] for t in range(self.count))
+        return [np.maximum(part, 0) @ (1 - bits).T + np.maximum(-part, 0) @ bits.T for part in parts]
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        projected = self.projected(x)
+        bits = projected > 0
         each = bits.shape[1] // self.count
-        weights = like((2 ** np.arange(each)).astype(np.float64), wide)
+        weights = like((2 ** np.arange(each)).astype(np.float64), projected)
         columns = [(bits[:, t * each : (t + 1) * each] * weights).sum(axis=1) for t in range(self.count)]
         return namespace(x).stack(columns, axis=1)
 

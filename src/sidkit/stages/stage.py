@@ -20,7 +20,7 @@ from ..geometry import Array
 from ..progress import Progress, Silent
 from ..rows.seam import Rows
 
-__all__ = ["Checks", "FitContext", "Fitted", "HasCodebooks", "Stage", "require_stages"]
+__all__ = ["Checks", "FitContext", "Fitted", "HasCodebooks", "HasTokenCosts", "Stage", "require_stages"]
 
 
 @runtime_checkable
@@ -48,6 +48,14 @@ class HasCodebooks(Protocol):
     @property
     def codebooks(self) -> Sequence[NDArray[Any]]:
         """(K, d) for each token, in the space the token is decided in."""
+
+
+@runtime_checkable
+class HasTokenCosts(Protocol):
+    """A fitted stage that can say what each code of each of its tokens would cost a row, in what it minimises."""
+
+    def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> Sequence[NDArray[np.float64]]:
+        """(n, K) per token, given the tokens before it; codes: all tokens up to those of this stage."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Spreading the items of a catalogue: a tokenizer's last level says what each of its codes costs a row."""
+"""Collision policies for the items of a catalogue: the last stage of a tokenizer says what each last code costs a row."""
 
 from __future__ import annotations
 
@@ -14,21 +14,16 @@ from ..errors import InputError, SpecError
 from ..progress import Progress, Silent
 from ..rows.scratch import checked_copy
 from ..rows.sources import Source
-from ..sids.spread import spread_codes
+from ..sids.policies import Occupied, Policy, Resolved, resolve
+from ..sids.spread import Costs
+from ..stages.cluster.loop import HasCosts
 from ..stages.level import FittedLevel, Level
+from ..stages.stage import HasTokenCosts
 
 if TYPE_CHECKING:
     from .tokenizer import FittedTokenizer
 
-__all__ = ["HasCosts", "copied_if_slow", "require_spreadable", "spread"]
-
-
-@runtime_checkable
-class HasCosts(Protocol):
-    """Clusters that can say what each code would cost a row, in units of what `assign` minimises."""
-
-    def costs(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        """(n, d) -> (n, K), up to a constant per row."""
+__all__ = ["copied_if_slow", "last_costs", "require_spreadable", "resolve_rows", "spread"]
 
 
 @runtime_checkable
@@ -38,31 +33,60 @@ class MayBeSlow(Protocol):
     slow: bool
 
 
-def spread(fitted: FittedTokenizer, X: Any, codes: Any, progress: Progress | None = None) -> NDArray[np.int32]:
-    """The codes (n, tokens) of rows X with as many different SIDs as the last level has room for.
+def spread(
+    fitted: FittedTokenizer, X: Any, codes: Any, progress: Progress | None = None, policy: str | Policy = "nearest"
+) -> NDArray[np.int32]:
+    """The codes (n, tokens) of rows X with as many different SIDs as the last level has room for."""
+    return resolve_rows(fitted, X, codes, policy, progress=progress).codes
 
-    Costs are what the level minimises when it assigns: -cos, or half the squared distance; see `spread_codes`.
+
+def resolve_rows(
+    fitted: FittedTokenizer,
+    X: Any,
+    codes: Any,
+    policy: str | Policy,
+    taken: Occupied | None = None,
+    weights: Any = None,
+    rows: NDArray[np.int64] | None = None,
+    progress: Progress | None = None,
+) -> Resolved:
+    """Apply a collision policy to the codes (n, tokens) of rows X; see `sids.policies.resolve`.
+
+    rows: the numbers of the rows of X that the codes belong to, where X has others as well.
     """
-    clusters = require_spreadable(fitted)
-    report = progress or Silent()
-    rows = as_rows(X, "cpu", report, np.dtype(fitted.dtype), fitted.d)
-    codes = np.asarray(codes, np.int32)
-    if codes.shape != (rows.shape[0], len(fitted.sizes)):
-        raise InputError(f"codes of shape {codes.shape} do not fit {rows.shape[0]} rows of {len(fitted.sizes)} tokens")
+    policy = policy if isinstance(policy, Policy) else Policy(policy)
+    costs = last_costs(fitted, X, codes, rows, progress) if policy.needs_costs else None
+    return resolve(codes, fitted.sizes, policy, costs, taken, weights, progress)
+
+
+def last_costs(
+    fitted: FittedTokenizer,
+    X: Any,
+    codes: Any,
+    rows: NDArray[np.int64] | None = None,
+    progress: Progress | None = None,
+) -> Costs:
+    """What each code of the last token costs the rows X with these codes: -cos, half the squared distance, and so on."""
+    last = require_spreadable(fitted)
+    source = as_rows(X, "cpu", progress or Silent(), np.dtype(fitted.dtype), fitted.d)
+    array, n = np.asarray(codes, np.int32), source.shape[0] if rows is None else len(rows)
+    if array.shape != (n, len(fitted.sizes)):
+        raise InputError(f"codes of shape {array.shape} do not fit {n} rows of {len(fitted.sizes)} tokens")
 
     def costs(numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        return clusters.costs(_before_last(fitted, rows.take(numbers), codes[numbers]))
+        x = source.take(numbers if rows is None else rows[numbers])
+        return last.token_costs(_before_last(fitted, x, array[numbers]), array[numbers])[-1]
 
-    return spread_codes(codes, fitted.sizes, costs, report)
+    return costs
 
 
-def require_spreadable(fitted: FittedTokenizer) -> HasCosts:
-    """The clusters of the last level; an error unless they can say what each code would cost a row."""
+def require_spreadable(fitted: FittedTokenizer) -> HasTokenCosts:
+    """The last stage; an error unless it can say what each code of its last token would cost a row."""
     last, spec = fitted.stages[-1], fitted.spec.stages[-1]
-    if isinstance(last, FittedLevel) and isinstance(last.clusters, HasCosts):
-        return last.clusters
+    if isinstance(last, HasTokenCosts) and (not isinstance(last, FittedLevel) or isinstance(last.clusters, HasCosts)):
+        return last
     kind = type(spec.cluster if isinstance(spec, Level) else spec).__name__
-    raise SpecError(f"only a last level of KMeans or Balanced can spread items; this tokenizer ends in {kind}")
+    raise SpecError(f"this tokenizer ends in {kind}, which cannot say what another last code would cost an item")
 
 
 def copied_if_slow(X: Any, d: int, folder: Path | None, progress: Progress) -> Any:

@@ -48,7 +48,7 @@ class Priced:
     def assign(self, x: Array, codes: Array) -> Array:
         return self.points.assign(x, codes)
 
-    def costs(self, x: NDArray[Any]) -> NDArray[np.float64]:
+    def costs(self, x: NDArray[Any], codes: Any = None) -> NDArray[np.float64]:
         return self.points.costs(x)
 
     def chosen(self, x: Array, codes: Array) -> Array:

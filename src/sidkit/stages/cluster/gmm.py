@@ -57,6 +57,11 @@ class Mixture:
         best = [self.log_joint(piece).argmax(axis=1) for piece in pieces(x, len(self.means))]
         return namespace(x).concatenate(best)
 
+    def costs(self, x: NDArray[Any], codes: Any = None) -> NDArray[np.float64]:
+        """What `assign` minimises, -log weight_k N(x | k): (n, K)."""
+        costs: NDArray[np.float64] = -self.log_joint(x)
+        return costs
+
     def chosen(self, x: Array, codes: Array) -> Array:
         return like(self.means, x)[codes[:, -1]]
 

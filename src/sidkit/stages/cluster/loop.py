@@ -18,7 +18,7 @@ from ...geometry import Array
 from ...rows.seam import Rows, Sums
 from ..stage import FitContext
 
-__all__ = ["Cluster", "Clusterer", "Clusters", "refine"]
+__all__ = ["Cluster", "Clusterer", "Clusters", "HasCosts", "refine"]
 
 
 class Clusters(Protocol):
@@ -32,6 +32,14 @@ class Clusters(Protocol):
 
     def chosen(self, x: Array, codes: Array) -> Array:
         """The centroid each row selected, its code being the last of codes: (n, d)."""
+
+
+@runtime_checkable
+class HasCosts(Protocol):
+    """Clusters that can say what each code would cost a row, in units of what `assign` minimises."""
+
+    def costs(self, x: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.float64]:
+        """Of rows x whose earlier tokens are codes: (n, K), up to a constant per row; infinite where there is no code."""
 
 
 class Cluster(Protocol):

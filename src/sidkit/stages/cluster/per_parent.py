@@ -67,6 +67,14 @@ class ParentBooks:
             best.append(score.argmax(axis=1))
         return like(xp.concatenate(best), codes)
 
+    def costs(self, x: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.float64]:
+        """What `assign` minimises for rows with these earlier tokens: (n, K), infinite where a parent has no code."""
+        out = np.full((len(x), len(self.common)), np.inf)
+        for parent, rows in _groups(self._parents_of(codes)):
+            book = self._book(parent)
+            out[rows, : len(book)] = Centroids(book, "euclidean").costs(x[rows])
+        return out
+
     def chosen(self, x: Array, codes: Array) -> Array:
         host = codes if isinstance(codes, np.ndarray) else codes.cpu().numpy()
         parents, code = self._parents_of(host[:, :-1]), host[:, -1]

@@ -132,6 +132,13 @@ class FittedR3VAE(FittedCodebooks):
             e = e - self._quantized(e, book, columns[-1])
         return namespace(e).stack(columns, 1)
 
+    def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> list[NDArray[np.float64]]:
+        e, costs = self._project(x)[1], []
+        for book, token in zip(self.books, codes[:, codes.shape[1] - len(self.sizes) :].T, strict=True):
+            costs.append(book.costs(single(e)))
+            e = e - self._quantized(e, book, token)
+        return costs
+
     def carry(self, x: Array, codes: Array) -> Array:
         """The error of the reconstruction, x - x^: (n, d)."""
         along, e = self._project(x)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.arrays import like, namespace
@@ -125,6 +126,13 @@ class FittedRQVAE(FittedCodebooks):
             columns.append(book.assign(r, codes))
             r = r - like(book.centroids, r)[columns[-1]]
         return namespace(r).stack(columns, 1)
+
+    def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> list[NDArray[np.float64]]:
+        r, costs = np.asarray(self.latent(x)), []
+        for book, token in zip(self.books, codes[:, codes.shape[1] - len(self.sizes) :].T, strict=True):
+            costs.append(book.costs(r))
+            r = r - book.centroids[token]
+        return costs
 
     def carry(self, x: Array, codes: Array) -> Array:
         """The error of the reconstruction, x - x^: (n, d)."""
