@@ -5,7 +5,7 @@
     nearest      the first item of a SID keeps it, each other one takes the nearest free code of the last level
     capacity     the same with up to `capacity` items on a SID
     popular      the same, but the item with the largest weight comes first
-    least-cost   last codes are dealt out under each prefix at the least total cost: an assignment problem, solved exactly
+    least-cost   last codes are dealt out under each prefix at the least total cost, an exact assignment
     sinkhorn     the same by entropic transport, as LC-Rec parts items, then rounded to whole items
 
 All tokens but the last always stay, so prefixes keep their meaning. What is published stays where it is (`Occupied`).

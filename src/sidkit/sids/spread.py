@@ -1,7 +1,7 @@
 """Items that would share a semantic ID take free codes of the last level.
 
 Nearest centroids give several items one SID while most codes under their prefix stay unused. Under each prefix the last
-tokens can be dealt out: to one item after the other (greedy), or to all at the least total cost (an assignment problem).
+tokens can be dealt out: to one item after the other (greedy), or to all at the least total cost (an assignment).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _take(room: Integers, code: Any) -> bool:
 
 
 def _least(added: Floats, own: Codes, room: Integers) -> Codes:
-    """The exact assignment: every row a place; or, with more rows than places, every place a row and the others stay."""
+    """The exact assignment: every row a place; or, with more rows than places, every place a row; the others stay."""
     from scipy.optimize import linear_sum_assignment
 
     columns = np.repeat(np.arange(len(room)), np.minimum(room, len(own)))

@@ -1,4 +1,4 @@
-"""Collision policies for the items of a catalogue: the last stage of a tokenizer says what each last code costs a row."""
+"""Collision policies for the items of a catalogue: a tokenizer says what each last code would cost a row."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def last_costs(
     rows: NDArray[np.int64] | None = None,
     progress: Progress | None = None,
 ) -> Costs:
-    """What each code of the last token costs the rows X with these codes: -cos, half the squared distance, and so on."""
+    """What each code of the last token costs the rows X with these codes: -cos, half the squared distance, ...."""
     last = require_spreadable(fitted)
     source = as_rows(X, "cpu", progress or Silent(), np.dtype(fitted.dtype), fitted.d)
     array, n = np.asarray(codes, np.int32), source.shape[0] if rows is None else len(rows)

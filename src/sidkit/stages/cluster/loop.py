@@ -39,7 +39,7 @@ class HasCosts(Protocol):
     """Clusters that can say what each code would cost a row, in units of what `assign` minimises."""
 
     def costs(self, x: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.float64]:
-        """Of rows x whose earlier tokens are codes: (n, K), up to a constant per row; infinite where there is no code."""
+        """Of rows x whose earlier tokens are codes: (n, K), up to a constant per row; inf where there is no code."""
 
 
 class Cluster(Protocol):
