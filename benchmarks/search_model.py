@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 import sidkit
+from sidkit.decoding.device_trie import DeviceTrie
 from sidkit.retriever.data import Vocabulary
-from sidkit.retriever.device_trie import DeviceTrie
 from sidkit.search.bart.beams import beam_search
 from sidkit.search.bart.blocks import blocks_for
 from sidkit.search.bart.network import Dropout, loss

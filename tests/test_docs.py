@@ -85,7 +85,15 @@ def catalogue_first(page, catalogue):
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/tokenizers.md", "docs/embedding.md", "docs/recommending.md", "docs/search.md"]
+    "document",
+    [
+        "README.md",
+        "docs/tokenizers.md",
+        "docs/embedding.md",
+        "docs/recommending.md",
+        "docs/search.md",
+        "docs/decoding.md",
+    ],
 )
 def test_the_python_blocks_of_the_documents_run(document, shop, monkeypatch):
     monkeypatch.chdir(shop)

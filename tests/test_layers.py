@@ -25,6 +25,7 @@ LAYERS = (
     "measure",
     "report",
     "advice explore",
+    "decoding",
     "retriever",
     "search",
     "publish",

@@ -32,6 +32,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "report.counting": ("measure.counting",),
     "report.metrics": ("sids.quality",),
     "report.neighbours": ("measure.neighbours",),
+    "retriever.logits": ("decoding.transformers",),
     "scalar": ("stages.scalar",),
     "sequences": ("data.sequences",),
     "spec": ("tokenizer.spec",),

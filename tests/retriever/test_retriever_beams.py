@@ -12,10 +12,10 @@ pytest.importorskip("transformers")
 
 import torch
 
+from sidkit.decoding.device_trie import DeviceTrie
 from sidkit.retriever import SidLogitsProcessor
 from sidkit.retriever.beams import Beams, beam_search, stacked_search
 from sidkit.retriever.data import Vocabulary, examples
-from sidkit.retriever.device_trie import DeviceTrie
 from sidkit.retriever.model import build_t5, to_state
 from toys import SMALL, fresh_weights, generated, padded, peaked, shop, walks
 

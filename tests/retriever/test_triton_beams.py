@@ -15,9 +15,9 @@ if not RUN:
     pytest.skip(WHY_NOT, allow_module_level=True)
 
 from sidkit import SidTable
+from sidkit.decoding.device_trie import DeviceTrie
 from sidkit.retriever import backend, beams, search_blocks
 from sidkit.retriever.data import Vocabulary
-from sidkit.retriever.device_trie import DeviceTrie
 from sidkit.retriever.model import Shape, new_weights
 from sidkit.retriever.network import in_dtype
 from sidkit.retriever.search_blocks import PLAIN_BLOCKS

@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the search model needs torch")
 pytest.importorskip("transformers", reason="the search model needs transformers")
 
+from sidkit.decoding.device_trie import DeviceTrie  # noqa: E402
 from sidkit.errors import SpecError  # noqa: E402
 from sidkit.retriever.data import Vocabulary  # noqa: E402
-from sidkit.retriever.device_trie import DeviceTrie  # noqa: E402
 from sidkit.search.bart.beams import beam_search  # noqa: E402
 from sidkit.search.bart.network import Dropout, decode, encode, loss  # noqa: E402
 from sidkit.search.bart.packing import Ragged, TokenExamples, batch_of, epoch, on_device  # noqa: E402

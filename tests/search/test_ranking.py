@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sidkit.errors import InputError, SpecError
-from sidkit.search.ranking import Counters, ItemRanker, Ranking, composite, first_of_each, leaves_of
+from sidkit.search.ranking import Counters, ItemRanker, Ranking, composite, first_of_each
 from sidkit.sids.table import SidTable
 from sidkit.sids.trie import Trie
 
@@ -79,13 +79,13 @@ def test_first_of_each_keeps_first_occurrences_in_order():
     assert first_of_each(rows, 2).tolist() == [[3, 1], [7, -1]]
 
 
-def test_leaves_of_finds_every_sid_and_no_other(rng):
+def test_a_trie_finds_every_sid_and_no_other(rng):
     codes = rng.integers(0, 4, (60, 3))
     table = SidTable(list(range(60)), codes, (4, 4, 4))
     trie = Trie.of(table)
-    assert np.array_equal(leaves_of(trie, codes), trie.leaf_of(60))
+    assert np.array_equal(trie.leaves(codes), trie.leaf_of(60))
     everything = np.stack(np.meshgrid(*[np.arange(-1, 5)] * 3, indexing="ij"), -1)
-    found = leaves_of(trie, everything)
+    found = trie.leaves(everything)
     known = {tuple(code) for code in codes.tolist()}
     for code, leaf in zip(everything.reshape(-1, 3).tolist(), found.reshape(-1), strict=True):
         assert (leaf >= 0) == (tuple(code) in known)

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch", reason="the search model needs torch")
 pytest.importorskip("transformers", reason="the search model needs transformers")
 pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 
+from sidkit.decoding.device_trie import DeviceTrie  # noqa: E402
 from sidkit.errors import SpecError  # noqa: E402
 from sidkit.files.checkpoint import Checkpoint  # noqa: E402
 from sidkit.retriever.data import Vocabulary  # noqa: E402
-from sidkit.retriever.device_trie import DeviceTrie  # noqa: E402
 from sidkit.search.bart.beams import beam_search  # noqa: E402
 from sidkit.search.bart.former import History, first_former, former_weights, summarise  # noqa: E402
 from sidkit.search.bart.network import PLAIN, Dropout, decode, encode, loss  # noqa: E402

@@ -36,6 +36,7 @@ from .search.simulate import simulate
 from .search.train import train as train_search
 from .show import show
 from .train import train
+from .trie import trie
 
 __all__ = ["COMMANDS", "GROUPS", "register"]
 
@@ -68,6 +69,7 @@ COMMANDS = (
     Command(train, "Train a generative recommender on semantic IDs"),
     Command(evaluate, "Evaluate a trained recommender"),
     Command(recommend, "Recommend items by a trained recommender"),
+    Command(trie, "Write a catalogue of semantic IDs for constrained decoding"),
 )
 GROUPS = {
     "case": Group(

@@ -105,12 +105,23 @@ class FolderFormat:
         if missing:
             raise StoreError(f"{file}: missing {', '.join(missing)}; {self.advice}")
 
+    def checked_tensors(self, path: Path, digest: str) -> Path:
+        """The file of the tensors, whose bytes have been compared with their digest without being held in memory."""
+        file = file_inside(path, self.tensors, self.advice)
+        require_short_header(file, self.advice)
+        with file.open("rb") as stream:
+            self._require_digest(file, hashlib.file_digest(stream, "sha256").hexdigest(), digest)
+        return file
+
+    def _require_digest(self, file: Path, digest: str, wanted: str) -> None:
+        if digest != wanted:
+            raise StoreError(f"{file} is damaged: its SHA-256 is not the one in {self.config}; {self.advice}")
+
     def _read_tensors(self, path: Path, digest: str) -> Arrays:
         file = file_inside(path, self.tensors, self.advice)
         require_short_header(file, self.advice)
         data = file.read_bytes()
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise StoreError(f"{file} is damaged: its SHA-256 is not the one in {self.config}; {self.advice}")
+        self._require_digest(file, hashlib.sha256(data).hexdigest(), digest)
         try:
             arrays: Arrays = parse_tensors(data)
         except (SafetensorError, ValueError, KeyError, TypeError) as error:

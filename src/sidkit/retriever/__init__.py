@@ -4,8 +4,7 @@
     model, network, dropout, step   T5 in transformers' sizes and names; its forward pass over stacked runs; Adam
     stack, training                 several runs trained at once; the schedule of epochs, validation and early stopping
     runs, resume, log               a run and its progress; its checkpoint; log files
-    device_trie, search_blocks      tries on a device; the blocks of a beam search
-    beams, logits                   beam search over a trie; the same constraint for any transformers model
+    beams, search_blocks            beam search over a trie, and its blocks (`decoding` has it for other models)
     metrics, evaluation             item-level and SID-level figures, as sums over users
     retriever, store                `recommend` and `evaluate`; the folder
     recommendations                 from ranked SIDs to items; a file of them
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import need
 
 if TYPE_CHECKING:
-    from .logits import SidLogitsProcessor as SidLogitsProcessor
+    from ..decoding.transformers import SidLogitsProcessor as SidLogitsProcessor
     from .model import PRESETS as PRESETS
     from .model import Shape as Shape
     from .plan import Plan as Plan
@@ -40,7 +39,7 @@ _HOMES = {
     "Retriever": "retriever",
     "SeedSummary": "seeds",
     "Shape": "model",
-    "SidLogitsProcessor": "logits",
+    "SidLogitsProcessor": "..decoding.transformers",
     "train": "trainer",
     "train_seeds": "trainer",
 }
@@ -53,4 +52,5 @@ need("torch", "retriever", "generative retrieval")
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sidkit.retriever' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    home = _HOMES[name]
+    return getattr(import_module(home if home.startswith(".") else f".{home}", __name__), name)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..decoding.device_trie import DeviceTrie
 from .backend import choose_blocks
-from .device_trie import DeviceTrie
 from .model import Shape, Weights
 from .network import decoder_bias, embed
 from .search_blocks import SearchBlocks

@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 
 from ..data.sequences import Sequences
+from ..decoding.device_trie import DeviceTrie
 from ..progress import Progress, Silent
 from ..sids.table import SidTable
 from ..sids.trie import Trie
 from .backend import choose_blocks
 from .beams import stacked_search
 from .data import Split, Vocabulary, examples
-from .device_trie import DeviceTrie
 from .metrics import Judge, Tally
 from .model import Shape, Weights
 from .search_blocks import PLAIN_BLOCKS

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ..data.sequences import Sequences
+from ..decoding.device_trie import DeviceTrie
 from ..engine.device import find_device, product_dtype
 from ..errors import InputError, SpecError
 from ..progress import Progress
@@ -19,7 +20,6 @@ from ..sids.table import SidTable
 from ..sids.trie import Trie
 from .beams import beam_search
 from .data import Split, Vocabulary, require_known
-from .device_trie import DeviceTrie
 from .evaluation import Evaluator, users_at_once
 from .metrics import Tally
 from .model import Weights

@@ -28,7 +28,7 @@ from ..data.items import match, without_dictionary
 from ..errors import InputError, SpecError
 from ..sids.trie import Trie
 
-__all__ = ["Counters", "ItemRanker", "Ranking", "composite", "first_of_each", "leaves_of"]
+__all__ = ["Counters", "ItemRanker", "Ranking", "composite", "first_of_each"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -157,17 +157,3 @@ def first_of_each(rows: Integers, cut: int) -> Integers:
     line, column = np.nonzero(keep)
     out[line, position[line, column]] = rows[line, column]
     return out
-
-
-def leaves_of(trie: Trie, codes: Any) -> Integers:
-    """The leaf of every SID, codes (..., levels) -> (...); -1 where a SID has no items."""
-    codes = np.asarray(codes, np.int64)
-    node, known = np.zeros(codes.shape[:-1], np.int64), np.ones(codes.shape[:-1], bool)
-    for level, size in enumerate(trie.sizes):
-        code, bounds = codes[..., level], trie.children[level]
-        keys = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)) * size + trie.codes[level]
-        key = node * size + np.clip(code, 0, size - 1)
-        child = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        known &= (keys[child] == key) & (code >= 0) & (code < size)
-        node = np.where(known, child, 0)
-    return np.where(known, node, -1)

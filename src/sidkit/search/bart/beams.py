@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from ...retriever.device_trie import DeviceTrie
+from ...decoding.device_trie import DeviceTrie
 from ...retriever.search_blocks import totals
 from .network import PLAIN, Blocks, Dropout, PackedRows, add, embed, encode, layers
 from .weights import Weights

@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 
 from ...data.items import match
+from ...decoding.device_trie import DeviceTrie
 from ...engine.device import find_device, product_dtype
 from ...errors import InputError
 from ...progress import Progress, Silent
 from ...retriever.data import Vocabulary
-from ...retriever.device_trie import DeviceTrie
 from ...sids.trie import Trie
 from ..bart.beams import beam_search
 from ..bart.blocks import blocks_for

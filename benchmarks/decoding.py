@@ -1,0 +1,164 @@
+"""What constrained decoding costs: the trie, the mask beside a step of a model, and prefix_allowed_tokens_fn.
+
+    python benchmarks/decoding.py -o benchmarks/results/decoding.json
+    python benchmarks/decoding.py --device cuda --dtype bfloat16 -o benchmarks/results/decoding_gpu.json
+
+SIDs of 8192-8192-8192 are drawn at random, unevenly at the first two levels. The model is a random Qwen2 of 0.5B
+parameters (24 layers of 896, 151,936 words and the tokens of the SIDs). A step is one token per beam, with a cache
+of 128 tokens. Times are medians over steps of one run; the mask is timed on scores of the same shape beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import sidkit
+from sidkit.decoding.catalogue import SidCatalogue
+from sidkit.decoding.constraint import SidConstraint
+from sidkit.decoding.tokens import SidTokens
+from sidkit.sids.trie import Trie
+
+SIZES, WORDS = (8192, 8192, 8192), 151_936
+
+
+def catalogue_of(n: int) -> sidkit.SidTable:
+    rng = np.random.default_rng(0)
+    codes = np.empty((n, 3), np.int32)
+    for level, power in enumerate((1.5, 1.2)):
+        codes[:, level] = np.minimum(SIZES[level] * rng.random(n) ** power, SIZES[level] - 1)
+    codes[:, 2] = rng.integers(0, SIZES[2], n)
+    return sidkit.SidTable(np.arange(n), codes, SIZES)
+
+
+def timed(call, device: str, times: int) -> float:
+    """Median seconds of a call, after two that are not counted."""
+    took = []
+    for i in range(times + 2):
+        began = time.perf_counter()
+        call(i)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took[2:])
+
+
+def tries(table: sidkit.SidTable, folder: Path) -> tuple[SidCatalogue, dict]:
+    began = time.perf_counter()
+    trie = Trie.of(table)
+    built = time.perf_counter() - began
+    SidCatalogue(trie, SidTokens.level_major(SIZES, WORDS)).save(folder)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    began = time.perf_counter()
+    catalogue = SidCatalogue.load(folder)
+    loaded = time.perf_counter() - began
+    began = time.perf_counter()
+    trie.alive(np.random.default_rng(1).random(len(table)) < 0.5)
+    stock = time.perf_counter() - began
+    return catalogue, {
+        "items": len(table), "sids": len(trie), "build_s": round(built, 2), "load_and_check_s": round(loaded, 2),
+        "stock_bitmap_s": round(stock, 3), "bytes": size, "bytes_per_sid": round(size / len(trie), 1),
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+    }  # fmt: skip
+
+
+def prefixes(catalogue: SidCatalogue, rows: int, depth: int, device: str) -> torch.Tensor:
+    trie, rng = catalogue.trie, np.random.default_rng(2)
+    leaves = rng.integers(0, len(trie), rows)
+    codes = np.empty((rows, 3), np.int64)
+    node = leaves
+    for level in (2, 1, 0):
+        codes[:, level] = trie.codes[level][node]
+        node = np.searchsorted(trie.children[level], node, side="right") - 1
+    return torch.as_tensor(catalogue.tokens.tokens(codes)[:, :depth], device=device)
+
+
+def masks(catalogue: SidCatalogue, beams: int, device: str, dtype) -> list[float]:
+    """Seconds of a mask at each level."""
+    constraint, seconds = SidConstraint(catalogue.trie, catalogue.tokens, start=0), []
+    vocabulary = catalogue.tokens.largest + 1
+    scores = [torch.randn(beams, vocabulary, device=device, dtype=dtype) for _ in range(3)]
+    for depth in range(3):
+        rows = prefixes(catalogue, beams, depth, device)
+        seconds.append(timed(lambda i, rows=rows: constraint(rows, scores[i % 3]), device, 15))
+    return seconds
+
+
+def step(beams: int, device: str, dtype) -> tuple[float, int]:
+    """Seconds of one decoding step of the model, and its parameters."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    sizes = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
+    config = Qwen2Config(vocab_size=WORDS + sum(SIZES), num_key_value_heads=2, tie_word_embeddings=True, **sizes)
+    with torch.device(device):
+        model = Qwen2ForCausalLM(config).to(dtype).eval()
+    tokens = torch.randint(0, WORDS, (beams, 128), device=device)
+    with torch.no_grad():
+        cache = model(tokens[:1], use_cache=True).past_key_values
+        cache.batch_repeat_interleave(beams)
+
+        def one(i):
+            model(tokens[:, i : i + 1], past_key_values=cache, use_cache=True)
+            cache.crop(-1)
+
+        took = timed(one, device, 5 if device == "cpu" else 30)
+    return took, sum(value.numel() for value in model.parameters())
+
+
+def python_callback(catalogue: SidCatalogue, table, beams: int, device: str) -> float:
+    """Seconds of transformers' prefix_allowed_tokens_fn over a dictionary, as peers do it, at the last level."""
+    from transformers import PrefixConstrainedLogitsProcessor
+
+    rows = prefixes(catalogue, beams, 2, device)
+    follow: dict[tuple[int, ...], list[int]] = {}
+    wanted = {tuple(row) for row in rows.tolist()}
+    for sid in catalogue.tokens.tokens(table.codes[:2_000_000]).tolist():
+        if tuple(sid[:2]) in wanted:
+            follow.setdefault(tuple(sid[:2]), []).append(sid[2])
+    ids = torch.cat([torch.ones(beams, 1, dtype=torch.long, device=device), rows], 1)
+    processor = PrefixConstrainedLogitsProcessor(lambda batch, row: follow.get(tuple(row[1:].tolist()), [0]), beams)
+    scores = torch.randn(beams, catalogue.tokens.largest + 1, device=device)
+    return timed(lambda i: processor(ids, scores), device, 5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--items", type=int, default=10_000_000)
+    parser.add_argument("--beams", type=int, default=32, help="rows of a step: inputs times beams")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32")
+    asked = parser.parse_args()
+    dtype = getattr(torch, asked.dtype)
+    table = catalogue_of(asked.items)
+    with tempfile.TemporaryDirectory() as folder:
+        catalogue, trie = tries(table, Path(folder) / "catalogue")
+        mask = masks(catalogue, asked.beams, asked.device, dtype)
+        callback = python_callback(catalogue, table, asked.beams, asked.device)
+        model, parameters = step(asked.beams, asked.device, dtype)
+    figures = {
+        "command": f"python benchmarks/decoding.py --items {asked.items} --beams {asked.beams} --device {asked.device}"
+        f" --dtype {asked.dtype}",
+        "machine": torch.cuda.get_device_name() if asked.device != "cpu" else platform.machine(),
+        "threads": torch.get_num_threads(), "torch": torch.__version__, "python": platform.python_version(),
+        "sidkit": sidkit.__version__, "trie": trie, "beams": asked.beams, "parameters": parameters,
+        "step_ms": round(1e3 * model, 2), "mask_ms_per_level": [round(1e3 * one, 2) for one in mask],
+        "mask_over_step": round(max(mask) / model, 4),
+        "prefix_allowed_tokens_fn_ms": round(1e3 * callback, 2), "callback_over_mask": round(callback / mask[2], 1),
+    }  # fmt: skip
+    print(json.dumps(figures, indent=1))
+    if asked.output:
+        asked.output.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

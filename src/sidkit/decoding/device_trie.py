@@ -1,0 +1,90 @@
+"""Tries of semantic IDs as tensors on a device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..sids.trie import Trie
+from ..sids.vocabulary import Vocabulary
+
+__all__ = ["DeviceTrie"]
+
+Tensor = Any
+
+
+class DeviceTrie:
+    """The tries of one or several runs: children as ranges of nodes, sorted by their codes.
+
+    The nodes of a level are numbered run after run: run r has root r, and its leaves begin at leaves[r].
+
+    widest     per level, the largest number of children of a node
+    children   per level, (parents + 1,) the first child of every node of the level above, and the end
+    codes      per level, (nodes,)
+    """
+
+    def __init__(
+        self, tries: Trie | Sequence[Trie], vocabulary: Vocabulary, device: Any, dtype: Any = torch.int64
+    ) -> None:
+        """dtype: of children and codes; that of a trie's own arrays (int32) shares its memory on a CPU."""
+        tries = [tries] if isinstance(tries, Trie) else tries
+        self.levels, self.sizes, self.first = len(vocabulary.sizes), vocabulary.sizes, vocabulary.first
+        self.widest: list[int] = []
+        self.children: list[Tensor] = []
+        self.codes: list[Tensor] = []
+        for level in range(self.levels):
+            begin = np.cumsum([0, *(len(trie.codes[level]) for trie in tries)])
+            if len(tries) == 1:
+                joined, codes = tries[0].children[level], tries[0].codes[level]
+            else:
+                bounds = [trie.children[level][:-1] + start for trie, start in zip(tries, begin, strict=False)]
+                joined = np.concatenate([*bounds, begin[-1:]])
+                codes = np.concatenate([trie.codes[level] for trie in tries])
+            self.widest.append(int(np.diff(joined).max()))
+            self.children.append(_tensor(joined, device, dtype))
+            self.codes.append(_tensor(codes, device, dtype))
+        self.leaves = torch.as_tensor(begin[:-1], device=device)  # (R,)
+
+    def candidates(self, node: Tensor, level: int) -> tuple[Tensor, Tensor]:
+        """The children of nodes (...) of the level above: their indices (..., widest), and which of them exist.
+
+        Those that do not exist repeat the first child.
+        """
+        begin, stop = self.bounds(node, level)
+        child = begin[..., None] + torch.arange(self.widest[level], device=node.device, dtype=begin.dtype)
+        real = child < stop[..., None]
+        return torch.where(real, child, begin[..., None]), real
+
+    def bounds(self, node: Tensor, level: int) -> tuple[Tensor, Tensor]:
+        """The first child of each node, and the first node after its children."""
+        return self.children[level][node], self.children[level][node + 1]
+
+    def step(self, node: Tensor, code: Tensor, level: int) -> Tensor:
+        """The child with this code, or -1: if there is none, if the code is outside the level, if the node is -1."""
+        codes, (low, end) = self.codes[level], self.bounds(node.clamp(min=0), level)
+        high = end
+        for _ in range(self.widest[level].bit_length()):
+            middle = (low + high) // 2
+            below = (codes[middle.clamp(max=len(codes) - 1)] < code) & (low < high)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        at = low.clamp(max=len(codes) - 1)
+        return torch.where((node >= 0) & (low < end) & (codes[at] == code), at, -1)
+
+    def roots(self, users: int) -> Tensor:
+        """(R, n, 1)"""
+        roots = torch.arange(len(self.leaves), device=self.leaves.device)
+        return roots[:, None, None].expand(-1, users, 1).contiguous()
+
+    def leaves_of_runs(self, node: Tensor) -> Tensor:
+        """Nodes of the last level (R, n, k), or -1, as indices of each run's own leaves."""
+        return torch.where(node < 0, -1, node - self.leaves[:, None, None])
+
+
+def _tensor(array: Any, device: Any, dtype: Any) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable")  # a mapped file; nothing writes to it
+        return torch.as_tensor(array, dtype=dtype, device=device)
