@@ -20,17 +20,22 @@ if TYPE_CHECKING:
 def advise(
     embeddings: JointEmbeddings,
     icr: Annotated[
-        float | None, typer.Option("--icr", help="Least SIDs with one item / distinct SIDs [default: 0.95]")
+        float | None, typer.Option("--icr", help="Target: SIDs with one item / distinct SIDs, at least [default: 0.95]")
     ] = None,
-    sids_per_item: Annotated[float | None, typer.Option("--sids-per-item", help="Least distinct SIDs / items")] = None,
-    largest_bucket: Annotated[int | None, typer.Option("--largest-bucket", help="Most items on one SID")] = None,
+    sids_per_item: Annotated[
+        float | None, typer.Option("--sids-per-item", help="Target: distinct SIDs / items, at least")
+    ] = None,
+    largest_bucket: Annotated[
+        int | None, typer.Option("--largest-bucket", help="Target: items on one SID, at most")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Trade-off to write: .html, .svg or .json", show_default=False)
     ] = None,
     recipe: Recipe = "prq-kmeans",
-    levels: Annotated[int, typer.Option("--levels", help="Most tokens of a SID")] = 3,
+    levels: Annotated[int, typer.Option("--levels", help="Maximum number of tokens in a SID")] = 3,
     sizes: Annotated[
-        list[str] | None, typer.Option("--sizes", help="Try these, as 256-256-256; may be repeated [default: a sweep]")
+        list[str] | None,
+        typer.Option("--sizes", help="Sizes to try, such as 256-256-256; may be repeated [default: a sweep]"),
     ] = None,
     option: RecipeOptions = None,
     sample: Annotated[int, typer.Option("--sample", help="Rows to fit on; large codebooks get more")] = 20_000,

@@ -48,7 +48,9 @@ def blend(
     ] = False,
     like: Annotated[
         str | None,
-        typer.Option("--like", help="A blended file whose co-occurrence vectors are used; items it lacks get zeros"),
+        typer.Option(
+            "--like", help="Blended file to take co-occurrence vectors from; items that it does not have get zeros"
+        ),
     ] = None,
     sequence_column: SequenceColumn = None,
     item_column: ItemColumn = None,

@@ -38,9 +38,7 @@ def compare(
     recipes: Annotated[
         str, typer.Option("--recipes", "-r", help="Recipes, or folders of fitted tokenizers, separated by commas")
     ] = "prq-kmeans,rq-kmeans",
-    seeds: Annotated[
-        str, typer.Option("--seeds", help="Seeds separated by commas, or their number: x5 is 0 to 4")
-    ] = "x3",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds, separated by commas, or x5 for 0 to 4")] = "x3",
     sizes: Annotated[str | None, typer.Option("--sizes", help="Codewords per level, for all recipes")] = None,
     option: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option for the recipes that have it")

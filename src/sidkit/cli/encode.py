@@ -39,17 +39,19 @@ def encode(
     template: TemplateOption = "letters",
     spread: Annotated[
         bool,
-        typer.Option("--spread", help="Items that would share a SID take free codes of the last level, nearest first"),
+        typer.Option("--spread", help="Give items that would share a SID free codes of the last level, nearest first"),
     ] = False,
     keep: Annotated[
-        str | None, typer.Option("--keep", help="Further columns of the embeddings' file to copy, as title,brand")
+        str | None, typer.Option("--keep", help="Further columns of the embeddings' file to copy, such as title,brand")
     ] = None,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an encoding that was stopped")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start afresh where another tokenizer started")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Discard what another tokenizer left unfinished, and start again")
+    ] = False,
     ray: Ray = None,
     workers: Workers = None,
     cpus: Cpus = 1,

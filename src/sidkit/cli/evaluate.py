@@ -26,7 +26,8 @@ def evaluate(
         ),
     ] = None,
     invalid_consumes_rank: Annotated[
-        bool, typer.Option("--invalid-consumes-rank", help="Generated tokens that are no SID take a rank in the list")
+        bool,
+        typer.Option("--invalid-consumes-rank", help="Generated tokens that are not a SID take a rank in the list"),
     ] = False,
     within: Within = None,
     sequence_column: SequenceColumn = None,

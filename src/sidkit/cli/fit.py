@@ -23,7 +23,7 @@ def fit(
     sizes: Annotated[
         str | None,
         typer.Option(
-            "--sizes", help="Codewords per level, as 1024-512-128 [default: the recipe's, mostly 256-256-256]"
+            "--sizes", help="Codewords per level, such as 1024-512-128 [default: the recipe's, mostly 256-256-256]"
         ),
     ] = None,
     top_k: Annotated[

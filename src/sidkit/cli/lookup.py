@@ -22,7 +22,7 @@ def lookup(
     items: Items = None,
     text: TextColumn = "title",
     id_column: IdColumn = None,
-    limit: Annotated[int, typer.Option("--limit", help="Most items to print; 0 for all")] = 20,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum number of items to print; 0 for all")] = 20,
     tokenizer: TokenizerOption = None,
     force: Insist = False,
     as_json: Json = False,

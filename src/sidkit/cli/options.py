@@ -78,14 +78,12 @@ FileOrder = Annotated[bool, typer.Option("--file-order", help="Events are in ord
 Within = Annotated[Path | None, typer.Option("--within", help="Recommend only these items: a text file, an id a line")]
 TokenizerOption = Annotated[
     Path | None,
-    typer.Option(
-        "--tokenizer", help="The tokenizer of these SIDs, to make sure: one that did not make them is refused"
-    ),
+    typer.Option("--tokenizer", help="The tokenizer of these SIDs; one that did not make them is refused"),
 ]
 Insist = Annotated[bool, typer.Option("--force", help="Accept a tokenizer that did not make the SIDs")]
 BadRowsOption = Annotated[
     BadRows,
-    typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave out and list"),
+    typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave them out and list them"),
 ]
 
 # What is written
@@ -104,7 +102,7 @@ TemplateOption = Annotated[
     str, typer.Option("--template", help="letters, lc-rec, openonerec, plain, or a token such as '<{letter}_{code}>'")
 ]
 Form = Annotated[str, typer.Option("--format", help="table, json, markdown or latex")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 
 # How it is computed
 

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 def report(
     sids: Sids,
-    tokenizer: Annotated[Path | None, typer.Argument(help="Its tokenizer, for the map of centroids")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Argument(help="The tokenizer of the SIDs, for the map of centroids")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report as an HTML page")] = None,
     items: Items = None,
     text: TextColumn = "title",

@@ -32,10 +32,12 @@ def train(
     sequences: SequencesFile,
     output: Output,
     preset: Annotated[str, typer.Option("--preset", help="Size of the model: tiny, paper, base, large")] = "paper",
-    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the examples, at most")] = 200,
+    epochs: Annotated[int, typer.Option("--epochs", help="Maximum number of passes over the examples")] = 200,
     batch: Annotated[int, typer.Option("--batch", help="Examples per step")] = 256,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam")] = 1e-4,
-    dropout: Annotated[float | None, typer.Option("--dropout", help="In training [default: the preset's, 0.1]")] = None,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Learning rate of Adam")] = 1e-4,
+    dropout: Annotated[
+        float | None, typer.Option("--dropout", help="Dropout rate [default: the preset's, 0.1]")
+    ] = None,
     patience: Annotated[
         int, typer.Option("--patience", help="Epochs without a better validation NDCG@20 before training stops")
     ] = 10,
@@ -45,14 +47,15 @@ def train(
         bool, typer.Option("--constrained/--unconstrained", help="Whether validation and test generate valid SIDs only")
     ] = True,
     precision: Annotated[
-        str, typer.Option("--precision", help="Of matrix products on a GPU: auto (bfloat16), bfloat16, float32")
+        str,
+        typer.Option("--precision", help="Precision of matrix products on a GPU: auto (bfloat16), bfloat16, float32"),
     ] = "auto",
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Decides first weights, order of examples and dropout [default: 0]")
+        int | None, typer.Option("--seed", help="Seed of initial weights, order of examples and dropout [default: 0]")
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", help="Train once with each of several seeds: by commas, or how many from 0 as x8"),
+        typer.Option("--seeds", help="Train once with each of these seeds: separated by commas, or x8 for 0 to 7"),
     ] = None,
     at_once: Annotated[
         int | None,

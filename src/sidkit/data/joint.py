@@ -85,13 +85,13 @@ class Joint:
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return rechunked(self._parts(size, start), size)
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        numbers = require_rows(numbers, self.shape[0])
-        out = np.empty((len(numbers), self.shape[1]), self.dtype)
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        indices = require_rows(indices, self.shape[0])
+        out = np.empty((len(indices), self.shape[1]), self.dtype)
         for source, (first, last) in zip(self.sources, pairwise(self.starts), strict=True):
-            inside = (numbers >= first) & (numbers < last)
+            inside = (indices >= first) & (indices < last)
             if inside.any():
-                out[inside] = source.take(numbers[inside] - first)
+                out[inside] = source.take(indices[inside] - first)
         return out
 
     def name(self, row: int) -> str:
@@ -160,8 +160,8 @@ class Repeated(Wrapped):
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return rechunked(self._parts(size, start), size) if start < self.shape[0] else iter(())
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        original, which = np.unique(self._original(require_rows(numbers, self.shape[0])), return_inverse=True)
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        original, which = np.unique(self._original(require_rows(indices, self.shape[0])), return_inverse=True)
         return self.source.take(original)[which]
 
     def name(self, row: int) -> str:
@@ -172,8 +172,8 @@ class Repeated(Wrapped):
         """The number of rows up to and with each row of the source."""
         return np.cumsum(self.counts)
 
-    def _original(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.searchsorted(self._ends, numbers, side="right")
+    def _original(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self._ends, indices, side="right")
 
     def _parts(self, size: int, start: int) -> Iterator[NDArray[Any]]:
         """At most `size` rows at a time, however often one is repeated."""

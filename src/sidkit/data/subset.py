@@ -58,16 +58,16 @@ class Without(Wrapped):
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return rechunked(self._left(size, start), size) if start < self.shape[0] else iter(())
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        return self.source.take(self._original(require_rows(numbers, self.shape[0])))
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source.take(self._original(require_rows(indices, self.shape[0])))
 
     def name(self, row: int) -> str:
         return self.source.name(int(self._original(np.asarray([row]))[0]))
 
-    def _original(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Row numbers in the source: higher by the number of rows dropped before them."""
+    def _original(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Indices in the source: higher by the number of rows dropped before them."""
         left_before = self.dropped - np.arange(len(self.dropped))
-        original: NDArray[np.int64] = numbers + np.searchsorted(left_before, numbers, side="right")
+        original: NDArray[np.int64] = indices + np.searchsorted(left_before, indices, side="right")
         return original
 
     def _left(self, size: int, start: int) -> Iterator[NDArray[Any]]:

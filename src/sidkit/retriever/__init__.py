@@ -9,7 +9,7 @@
     retriever, store                `recommend` and `evaluate`; the folder
     recommendations                 from ranked SIDs to items; a file of them
     trainer, seeds                  the training calls; several seeds, their means and standard deviations
-    device, backend, triton         where a model computes; kernels or plain torch; the kernels
+    memory, backend, triton         how many runs fit on a device; kernels or plain torch; the kernels
 
 Needs the 'retriever' extra (torch, transformers, tensorboard).
 """

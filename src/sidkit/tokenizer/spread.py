@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from ..data.inputs import as_rows, as_source
 from ..errors import InputError, SpecError
 from ..progress import Progress, Silent
 from ..rows.scratch import checked_copy
-from ..rows.sources import Source
+from ..rows.sources import Source, is_slow
 from ..sids.policies import Occupied, Policy, Resolved, resolve
 from ..sids.spread import Costs
 from ..stages.cluster.loop import HasCosts
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from .tokenizer import FittedTokenizer
 
 __all__ = ["copied_if_slow", "last_costs", "require_spreadable", "resolve_rows", "spread"]
-
-
-@runtime_checkable
-class MayBeSlow(Protocol):
-    """A source that knows whether reading takes so long that rows which are read often are worth a copy."""
-
-    slow: bool
 
 
 def spread(
@@ -90,12 +83,12 @@ def require_spreadable(fitted: FittedTokenizer) -> HasTokenCosts:
 
 
 def copied_if_slow(X: Any, d: int, folder: Path | None, progress: Progress) -> Any:
-    """Embeddings to be read in order and then by number: what is slow to read is checked and copied, once."""
+    """Embeddings to be read in order and then by index: what is slow to read is checked and copied, once."""
     if not isinstance(X, str | os.PathLike | Source):
         return X
     source = as_source(X)
     as_rows(source, "cpu", progress, d=d, check="done")  # an error if the dimension is another
-    if not (isinstance(source, MayBeSlow) and source.slow):
+    if not is_slow(source):
         return source
     progress.start("check", source.shape[0])
     return checked_copy(source, folder, progress)

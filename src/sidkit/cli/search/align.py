@@ -36,7 +36,7 @@ def align(
     negatives: Annotated[
         int, typer.Option("--negatives", help="Random items in a step, as further negatives of the queries")
     ] = 512,
-    epochs: Annotated[int, typer.Option("--epochs", help="Most passes over the query-item pairs")] = 20,
+    epochs: Annotated[int, typer.Option("--epochs", help="Maximum number of passes over the query-item pairs")] = 20,
     patience: Annotated[
         int, typer.Option("--patience", help="Passes without a better recall before training stops")
     ] = 3,
@@ -46,11 +46,18 @@ def align(
     ] = 0.05,
     start: Annotated[str, typer.Option("--start", help="First weights: pca or random")] = "pca",
     order_weight: Annotated[float, typer.Option("--order-weight", help="An order counts as this many clicks")] = 2.0,
-    per_query: Annotated[int, typer.Option("--per-query", help="Most items of a query")] = 20,
-    per_item: Annotated[int, typer.Option("--per-item", help="Most queries of an item that are compared")] = 20,
-    per_session: Annotated[int, typer.Option("--per-session", help="Most items of a session that are compared")] = 20,
+    per_query: Annotated[int, typer.Option("--per-query", help="Maximum number of items per query")] = 20,
+    per_item: Annotated[
+        int, typer.Option("--per-item", help="Maximum number of queries per item that are compared")
+    ] = 20,
+    per_session: Annotated[
+        int, typer.Option("--per-session", help="Maximum number of items per session that are compared")
+    ] = 20,
     neighbours: Annotated[
-        int, typer.Option("--neighbours", help="Most partners of a query among queries, and of an item among items")
+        int,
+        typer.Option(
+            "--neighbours", help="Maximum number of neighbours of a query among queries, and of an item among items"
+        ),
     ] = 10,
     keywords: Annotated[
         str | None, typer.Option("--keywords", help="Embeddings of keywords, by keyword, to mix into the vectors")

@@ -15,7 +15,7 @@ def ask(
     query: Annotated[str, typer.Argument(help="What a user types", show_default=False)],
     items: Annotated[int, typer.Option("--items", "-n", help="Items to print")] = 10,
     history: Annotated[
-        str | None, typer.Option("--history", help="Ids of items that the user clicked before, oldest first, by commas")
+        str | None, typer.Option("--history", help="Ids of items clicked before, oldest first, separated by commas")
     ] = None,
     recent: Annotated[
         list[str] | None, typer.Option("--recent", help="A query that the user typed before; several, oldest first")
@@ -24,7 +24,7 @@ def ask(
         str, typer.Option("--profile", help='What is known of the user, as in training: "gender F, age_bucket 31-40"')
     ] = "",
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs generated [default: as trained]")] = None,
-    per_sid: Annotated[int, typer.Option("--per-sid", help="Items of one SID at most")] = 5,
+    per_sid: Annotated[int, typer.Option("--per-sid", help="Maximum number of items per SID")] = 5,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:

@@ -22,8 +22,8 @@ def evaluate(
         Path | None, typer.Option("--output", "-o", help="Parquet file for the rank of every pair under every system")
     ] = None,
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs per query [default: as trained]")] = None,
-    per_sid: Annotated[int, typer.Option("--per-sid", help="Items of one SID at most")] = 5,
-    cut: Annotated[int, typer.Option("--cut", help="Items of an answer at most")] = 50,
+    per_sid: Annotated[int, typer.Option("--per-sid", help="Maximum number of items per SID")] = 5,
+    cut: Annotated[int, typer.Option("--cut", help="Maximum number of items per answer")] = 50,
     score: Annotated[
         str, typer.Option("--score", help="What ranks the items of a SID: composite, ctr, cvr, none")
     ] = "composite",

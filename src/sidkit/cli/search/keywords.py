@@ -15,8 +15,10 @@ from .shared import ShopFolder, shop_table
 def keywords(
     shop: ShopFolder,
     output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write", show_default=False)],
-    least: Annotated[int, typer.Option("--least", help="Fewest items that have a keyword")] = 5,
-    most: Annotated[int, typer.Option("--most", help="Most keywords; the most frequent are taken")] = 20_000,
+    least: Annotated[int, typer.Option("--least", help="Minimum number of items that have a keyword")] = 5,
+    most: Annotated[
+        int, typer.Option("--most", help="Maximum number of keywords; the most frequent are taken")
+    ] = 20_000,
     as_json: Json = False,
 ) -> None:
     """sidkit search keywords shop -o keywords.parquet

@@ -21,10 +21,13 @@ Queries = Annotated[
     str | None, typer.Option("--queries", help="Parquet file of the queries' texts, where the other file has their ids")
 ]
 Unknown = Annotated[
-    BadRows, typer.Option("--unknown", help="Items of the log that the items lack: stop, or leave out and list")
+    BadRows,
+    typer.Option("--unknown", help="Items of the log that are not in --items: stop, or leave them out and list them"),
 ]
-Bad = Annotated[BadRows, typer.Option("--bad-rows", help="Rows that cannot be used: stop, or leave out and list")]
-Pairs = Annotated[int, typer.Option("--pairs", help="Test pairs of clicks, and of orders, at most")]
+Bad = Annotated[
+    BadRows, typer.Option("--bad-rows", help="Rows that cannot be used: stop, or leave them out and list them")
+]
+Pairs = Annotated[int, typer.Option("--pairs", help="Maximum number of test pairs of clicks, and of orders")]
 Seed = Annotated[int, typer.Option("--seed", help="Which test pairs are drawn, and which groups for the test")]
 DrawnShare = Annotated[float, typer.Option("--test-share", help="Share that is drawn for the test")]
 IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of ids of the items [default: detected]")]

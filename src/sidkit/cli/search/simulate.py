@@ -25,9 +25,11 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same shop")] = 0,
     test_share: Annotated[
-        float, typer.Option("--test-share", help="Share of searches, the latest, for the test")
+        float, typer.Option("--test-share", help="Share of the searches that are the test: the latest")
     ] = 0.1,
-    pairs: Annotated[int, typer.Option("--pairs", help="Test pairs of clicks, and of orders, at most")] = 30_000,
+    pairs: Annotated[
+        int, typer.Option("--pairs", help="Maximum number of test pairs of clicks, and of orders")
+    ] = 30_000,
     layout: Annotated[
         WrittenAs, typer.Option("--layout", help="Write a shop, or the files that KuaiSearch is released as")
     ] = WrittenAs.shop,

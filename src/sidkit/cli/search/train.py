@@ -21,13 +21,13 @@ def train(
     query_sids: Annotated[str, typer.Argument(help="Semantic IDs of the queries, by query_id", show_default=False)],
     output: Output,
     tokenizer: Annotated[
-        Path | None, typer.Option("--tokenizer", help="What made the SIDs; their tokens start from its centroids")
+        Path | None, typer.Option("--tokenizer", help="Tokenizer of the SIDs; SID tokens start from its centroids")
     ] = None,
     alignment: Annotated[
-        Path | None, typer.Option("--alignment", help="Output of `sidkit search align`, for queries that come later")
+        Path | None, typer.Option("--alignment", help="Output of `sidkit search align`, to encode new queries")
     ] = None,
     encoder: Annotated[
-        Path | None, typer.Option("--encoder", help="Encoder of the texts, for queries that come later")
+        Path | None, typer.Option("--encoder", help="Encoder of the texts, to encode new queries")
     ] = None,
     preset: Annotated[str, typer.Option("--preset", help="Size of the BART: tiny, small, base (the paper's)")] = "base",
     start: Annotated[
@@ -43,8 +43,8 @@ def train(
         str, typer.Option("--decay", help="How the learning rate falls over a stage: none, linear")
     ] = "none",
     weight_decay: Annotated[float, typer.Option("--weight-decay", help="Of AdamW")] = 0.01,
-    words: Annotated[int, typer.Option("--words", help="Tokens of texts at most, without --start")] = 16_000,
-    longest: Annotated[int, typer.Option("--longest", help="Tokens of an input at most")] = 128,
+    words: Annotated[int, typer.Option("--words", help="Size of the vocabulary of texts, without --start")] = 16_000,
+    longest: Annotated[int, typer.Option("--longest", help="Maximum number of tokens of an input")] = 128,
     templates: Annotated[
         str, typer.Option("--templates", help="What the model reads and writes: en, zh, or a TOML file")
     ] = "en",
@@ -59,7 +59,9 @@ def train(
     recent_queries: Annotated[int, typer.Option("--recent-queries", help="Latest queries of a user")] = 3,
     history_vectors: Annotated[
         int,
-        typer.Option("--history-vectors", help="The long history as that many vectors before an input [default: none]"),
+        typer.Option(
+            "--history-vectors", help="Number of vectors that sum up the long history before an input [default: none]"
+        ),
     ] = 0,
     item_vectors: Annotated[
         str | None, typer.Option("--item-vectors", help="Vectors of the items, by item_id, for --history-vectors")
@@ -69,9 +71,10 @@ def train(
     ] = "query",
     beams: Annotated[int, typer.Option("--beams", help="SIDs generated for a query")] = 128,
     precision: Annotated[
-        str, typer.Option("--precision", help="Of matrix products on a GPU: auto (bfloat16), bfloat16, float32")
+        str,
+        typer.Option("--precision", help="Precision of matrix products on a GPU: auto (bfloat16), bfloat16, float32"),
     ] = "auto",
-    seed: Annotated[int, typer.Option("--seed", help="Decides first weights, order of examples and dropout")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of initial weights, order of examples and dropout")] = 0,
     bad_rows: Bad = BadRows.error,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
@@ -178,7 +181,7 @@ def _epochs(text: str) -> Any:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
-        raise SpecError(f"--epochs are three numbers by commas, such as 4,3,6, not {text!r}") from error
+        raise SpecError(f"--epochs are three numbers, separated by commas, such as 4,3,6, not {text!r}") from error
 
 
 def _last_of_each(losses: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -65,8 +65,8 @@ class ArrayEmbeddings:
         for first in range(start, len(self.array), size):
             yield self._numbers(self.array[first : first + size])
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        return self._numbers(self.array[require_rows(numbers, self.shape[0])])
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        return self._numbers(self.array[require_rows(indices, self.shape[0])])
 
     def name(self, row: int) -> str:
         name = f"row {row} of {self.path.name}"

@@ -63,11 +63,11 @@ class ParquetEmbeddings:
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
         return read_ahead(self._chunks(size, start))
 
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        numbers = require_rows(numbers, self.shape[0])
-        order = np.argsort(numbers, kind="stable")
-        ordered = numbers[order]
-        out = np.empty((len(numbers), self.shape[1]), self.dtype)
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        indices = require_rows(indices, self.shape[0])
+        order = np.argsort(indices, kind="stable")
+        ordered = indices[order]
+        out = np.empty((len(indices), self.shape[1]), self.dtype)
         for part, (start, end) in zip(self.parts, pairwise(self._starts), strict=True):
             mine = slice(*np.searchsorted(ordered, [start, end]))
             if mine.start < mine.stop:
@@ -110,7 +110,7 @@ class ParquetEmbeddings:
             raise InputError(f"cannot read {part.path}: it announces {part.rows} rows and holds {row}")
 
     def _take(self, part: Part, ordered: NDArray[np.int64]) -> NDArray[Any]:
-        """Rows of one file, their numbers in it ascending: only the row groups that hold them are decoded."""
+        """Rows of one file, by ascending index: only the row groups that hold them are decoded."""
         out = np.empty((len(ordered), self.shape[1]), self.dtype)
         starts = list(accumulate(part.groups, initial=0))
         with part.open() as file:

@@ -1,7 +1,7 @@
 """What a training step has besides T5's blocks, by Triton kernels: batches, embeddings, the loss, and Adam.
 
 Nothing here is compiled for a number of runs, so a stack of another size starts without a wait. Shapes and results are
-those of ../network.py and ../step.py, whose functions these resite (tests/retriever/test_triton_training.py); dropout
+those of ../network.py and ../step.py, whose functions these replace (tests/retriever/test_triton_training.py); dropout
 is that of t5_blocks.py.
 """
 

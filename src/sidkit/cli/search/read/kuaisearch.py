@@ -20,14 +20,14 @@ def kuaisearch(
         bool, typer.Option("--lite", help="Read the files of the smaller release, items_lite and so on")
     ] = False,
     prices: Annotated[
-        bool, typer.Option("--prices/--no-prices", help="Whether to read rank, most of the bytes, for the prices")
+        bool, typer.Option("--prices/--no-prices", help="Read the prices, from the rank files, the largest ones")
     ] = True,
     test_share: Annotated[
-        float, typer.Option("--test-share", help="Share of searches, the latest, for the test")
+        float, typer.Option("--test-share", help="Share of the searches that are the test: the latest")
     ] = 0.1,
     test_from: Annotated[
         int | None,
-        typer.Option("--test-from", help="Time index from which searches are for the test [default: by the share]"),
+        typer.Option("--test-from", help="Time index from which searches are the test [default: by the share]"),
     ] = None,
     pairs: Pairs = 30_000,
     seed: Seed = 0,

@@ -35,11 +35,12 @@ def log(
         float, typer.Option("--gap", help="Pause that ends a session: seconds, or the unit of times that are integers")
     ] = 1800.0,
     test_share: Annotated[
-        float | None, typer.Option("--test-share", help="Share of searches, the latest, for the test [default: 0.1]")
+        float | None,
+        typer.Option("--test-share", help="Share of the searches that are the test: the latest [default: 0.1]"),
     ] = None,
     test_from: Annotated[
         int | None,
-        typer.Option("--test-from", help="Time from which searches are for the test [default: by the share]"),
+        typer.Option("--test-from", help="Time from which searches are the test [default: by the share]"),
     ] = None,
     pairs: Pairs = 30_000,
     seed: Seed = 0,
