@@ -15,7 +15,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Target:
-    """What the SIDs must reach; None does not matter."""
+    """The limits that the SIDs must meet; None is no limit."""
 
     icr_per_sid: float | None = None
     sids_per_item: float | None = None
@@ -58,7 +58,7 @@ class Candidate:
     largest_bucket_high: float
 
     def meets(self, target: Target) -> str:
-        """yes: the whole interval meets it; likely: the middle does; no."""
+        """yes: the whole interval meets the target; likely: its middle does; no: neither does."""
         if target.met_by(self.icr_per_sid_low, self.sids_per_item_low, self.largest_bucket_high):
             return "yes"
         return "likely" if target.met_by(self.icr_per_sid, self.sids_per_item, self.largest_bucket) else "no"

@@ -1,4 +1,4 @@
-"""Predictions with intervals: how far pairs of fits differ, and what counting only a part of the items leaves open."""
+"""Predictions with intervals, from the differences of pairs of fits and from how many items were counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: it parses, calls and prints. It holds no algorithm.
+"""The command line: it parses, calls and prints, and contains no algorithm.
 
 app.py               the application, and how errors end it
 commands.py          every command, in the order of `sidkit --help`

@@ -16,7 +16,7 @@ def demo(
 ) -> None:
     """sidkit demo
 
-    Makes up a shop catalogue, embeds its titles, fits PRQ-KMeans, encodes, and shows what the semantic IDs mean.
+    Simulates a shop catalogue, embeds its titles, fits PRQ-KMeans, encodes, and shows what the semantic IDs mean.
     Writes a folder that the other commands can use.
     """
     from ..demo.build import run_demo

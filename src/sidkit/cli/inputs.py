@@ -105,7 +105,7 @@ def columns_of(path: str | PathLike[str]) -> list[str]:
 
 
 def ids_of_lines(path: Path) -> list[str]:
-    """The ids of a text file, one a line."""
+    """The ids of a text file, one per line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:

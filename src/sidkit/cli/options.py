@@ -75,7 +75,9 @@ TimeColumn = Annotated[
     str | None, typer.Option("--time-column", help="Column of times in sequences of events [default: detected]")
 ]
 FileOrder = Annotated[bool, typer.Option("--file-order", help="Events are in order; do not look for their times")]
-Within = Annotated[Path | None, typer.Option("--within", help="Recommend only these items: a text file, an id a line")]
+Within = Annotated[
+    Path | None, typer.Option("--within", help="Recommend only these items: a text file, one id per line")
+]
 TokenizerOption = Annotated[
     Path | None,
     typer.Option("--tokenizer", help="The tokenizer of these SIDs; one that did not make them is refused"),

@@ -1,4 +1,4 @@
-"""What commands write: checked before the work, and what a stopped run leaves."""
+"""Checks of what commands write, made before the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terminal: progress bars, and text that cannot control it."""
+"""The terminal: progress bars, and text without control characters."""
 
 from __future__ import annotations
 

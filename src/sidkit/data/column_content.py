@@ -95,7 +95,7 @@ def could_be_time(name: str, values: Any) -> str | None:
 
 
 def are_telling(ids: Any) -> bool:
-    """Whether it tells something that values are among the ids; it does not if these are numbers from 0 on."""
+    """Whether values that are among the ids must be ids; not where the ids are the numbers from 0 on."""
     ids = without_dictionary(ids)
     return is_text(ids.type) or bool(len(ids) and pc.max(ids).as_py() > SPARSE * len(ids))
 

@@ -60,9 +60,9 @@ def require_unique(ids: Any, column: str, name: Callable[[int], str]) -> None:
 
 
 def _look_alikes(ids: Any) -> NDArray[np.bool_]:
-    """Whether the hash of a row's id is that of another row too: true of all that repeat, and of hardly any other.
+    """Whether another row has the same hash of its id: true of every repeated id, and of few others.
 
-    Sorting eight bytes an id takes a tenth of the memory of a table of strings.
+    Sorting eight bytes per id takes a tenth of the memory of a table of strings.
     """
     hashes = np.concatenate([np.zeros(0, np.uint64), *(_hashes(part) for part in _parts(ids))])
     ordered = np.sort(hashes)

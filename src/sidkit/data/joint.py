@@ -79,7 +79,7 @@ class Joint:
         return any(map(is_slow, self.sources))
 
     def through(self, f: Callable[[Source], Source]) -> Joint:
-        """The same with f of every source in its position."""
+        """The same roles with f applied to each source."""
         return Joint([(role, f(source)) for role, source in self.members])
 
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
@@ -154,7 +154,7 @@ class Repeated(Wrapped):
         return sha256(self.counts.tobytes()).digest()
 
     def through(self, f: Callable[[Source], Source]) -> Repeated:
-        """The same repeats of f of the source."""
+        """The same repeats, with f applied to the source."""
         return Repeated(f(self.source), self.counts)
 
     def chunks(self, size: int, start: int = 0) -> Iterator[NDArray[Any]]:
@@ -169,7 +169,7 @@ class Repeated(Wrapped):
 
     @cached_property
     def _ends(self) -> NDArray[np.int64]:
-        """The number of rows up to and with each row of the source."""
+        """For each row of the source, the number of rows up to and including it."""
         return np.cumsum(self.counts)
 
     def _original(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:

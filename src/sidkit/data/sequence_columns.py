@@ -40,7 +40,7 @@ class SequenceColumns:
 
     def __post_init__(self) -> None:
         if self.sequence is not None and self.item is not None:
-            raise SpecError("--sequence-column names lists of items, --item-column an item a row; give one of them")
+            raise SpecError("--sequence-column names lists of items, --item-column one item per row; give one of them")
         if self.time is not None and self.file_order:
             raise SpecError("--time-column and --file-order exclude each other; give one of them")
 
@@ -115,8 +115,8 @@ def _no_user(file: FileColumns, item: str | None) -> InputError:
     likely = list(by_content(file, USER, (item,)))
     which = f"name it with --user-column ({' or '.join(likely)})" if likely else "name one with --user-column"
     return InputError(
-        f"{file.file} has one item a row and no user column that is known (columns: {', '.join(file.types)}); {which}, "
-        "or give sequences as lists"
+        f"{file.file} has one item per row and no user column that is known (columns: {', '.join(file.types)}); "
+        f"{which}, or give sequences as lists"
     )
 
 

@@ -25,7 +25,7 @@ __all__ = ["GoodRows", "Without", "good_rows", "without"]
 
 
 def without(source: Source, rows: Sequence[int] | NDArray[np.int64]) -> Embeddings:
-    """The source without these rows. The others are numbered anew and keep their ids and names."""
+    """The source without these rows. The others get new indices and keep their ids and names."""
     return Without(source, np.unique(require_rows(np.asarray(rows, np.int64), source.shape[0])))
 
 
@@ -91,7 +91,7 @@ def good_rows(source: Embeddings, folder: Path | None, progress: Progress) -> Go
 
 @dataclass(frozen=True, eq=False)
 class GoodRows(Wrapped):
-    """Rows that were checked, so that nobody reads them to check them again."""
+    """Rows that were checked, and need not be checked again."""
 
     ids: Any
     paths: tuple[Location, ...]

@@ -1,7 +1,7 @@
 """Simulated visitors of the shop: what each of them looked at, in order.
 
 A visitor mostly stays in a category, prefers one brand there, and otherwise popular items. From each category visitors
-move to one certain other category. So a recommender can learn something from the sequences.
+move to one particular other category, which a recommender can learn from the sequences.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Encoder(ABC):
         """The encoder that had these options and arrays."""
 
     def save(self, path: str | Path) -> Path:
-        """Write the encoder as a folder, completely or not at all."""
+        """Write the encoder as a folder, in one step."""
         facts = {"kind": self.kind, "options": dict(self.options)}
         arrays = {**self.arrays, "probe": self.embed([PROBE])}
         FORMAT.write(Path(path), facts, arrays)

@@ -1,4 +1,4 @@
-"""A folder to an encoder; `Encoder.save` writes it.
+"""Loading an encoder from the folder that `Encoder.save` writes.
 
     config.json         its kind and options
     model.safetensors   what it learned, if anything, and the row of one text when it was saved

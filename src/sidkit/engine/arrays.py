@@ -34,7 +34,7 @@ def namespace(x: Array) -> Any:
 
 
 def pieces(x: Array, width: int) -> Iterator[Array]:
-    """The rows of x in pieces, so that a temporary array of `width` numbers a row has at most AT_ONCE numbers.
+    """The rows of x in pieces, so that a temporary array of `width` numbers per row has at most AT_ONCE numbers.
 
     Without rows there is one empty piece.
     """

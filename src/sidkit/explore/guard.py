@@ -1,7 +1,8 @@
-"""Who may ask, and what a browser may do with the answers.
+"""Which requests are answered, and what a browser may do with the answers.
 
-On a loopback address anybody on this machine may ask, but only by a name of this machine: a foreign page whose host
-name points here (DNS rebinding) is refused. On any other address a token is needed, once in the URL, then as a cookie.
+On a loopback address every request from this machine is answered, but only under a name of this machine: a foreign
+page whose host name points here (DNS rebinding) is refused. On any other address a token is needed, once in the URL,
+then as a cookie.
 """
 
 from __future__ import annotations

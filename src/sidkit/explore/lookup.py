@@ -78,14 +78,14 @@ class Lookup:
         return words.counts.shared(_sample(rows), top=8) if words is not None else []
 
     def apart(self, rows: Integers, within: Integers) -> list[str]:
-        """The words that set these items apart from the others of a larger group."""
+        """The words that distinguish these items from the others of a larger group."""
         words = self.catalogue.words
         if words is None or len(rows) == len(within):
             return []
         return words.counts.distinctive(_sample(rows), top=8, within=_sample(within))
 
     def contrast(self, groups: list[Integers]) -> list[list[str]]:
-        """For each group the words that set it apart from the others."""
+        """For each group, the words that distinguish it from the others."""
         words = self.catalogue.words
         if words is None:
             return [[] for _ in groups]

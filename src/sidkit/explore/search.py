@@ -1,4 +1,4 @@
-"""Words of a million texts: which texts have them, within a few milliseconds, and which set a group apart.
+"""Words of a million texts: the texts that have a word, within milliseconds, and the words that distinguish a group.
 
 Arrow splits the texts, not `text.words`: it is several times faster and a little coarser (usb-c is two words here).
 """

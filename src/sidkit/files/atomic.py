@@ -2,7 +2,7 @@
 
 New content is written to a hidden neighbour, flushed to disk, and renamed to the target in one step. A process that is
 killed in between leaves only the neighbour. The next write in that folder removes it if it is of the same machine: on
-storage that machines share, nobody knows whether the process of another machine is alive.
+storage that machines share, it is not known whether the process of another machine is alive.
 """
 
 from __future__ import annotations

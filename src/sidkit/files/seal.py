@@ -1,7 +1,7 @@
 """A checksum inside a Parquet file, so that damage to any of its bytes is noticed.
 
 The metadata of the file contain its SHA-256, computed with 64 zeros instead of it. Programs that rewrite the file do
-not copy this entry: what they write loads as any table without a checksum does.
+not copy this entry: their files load as tables without a checksum.
 
     with pq.ParquetWriter(path, schema) as writer:
         ...

@@ -1,6 +1,6 @@
 """Work on a Ray cluster: which worker holds which rows, and what happens when a process or a machine is lost.
 
-session.py      Ray started quietly, or joined; what we start we stop
+session.py      the connection to Ray: a cluster that exists, or one that is started and stopped here
 shards.py       the rows cut into shards whose sums add up to the same bits as on one machine
 task.py         what travels to a worker: a task, and where the rows are
 encode_task.py  one file in, one file out

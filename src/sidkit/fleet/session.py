@@ -1,4 +1,4 @@
-"""Ray started quietly, or joined. What we start we stop; a cluster that was there is only used."""
+"""A connection to Ray: to a cluster that exists, or to one that is started here and stopped at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _numbers = count()
 
 
 class Session:
-    """A connection to Ray for as long as somebody needs it.
+    """A connection to Ray, closed when its last user closes it.
 
     address: None joins the cluster of $RAY_ADDRESS, or starts Ray on this machine with at least `cpus` CPUs.
     """

@@ -115,7 +115,7 @@ class WorkerSlots:
         if not self.ready and longest > GIVE_UP * self.patience:
             raise StoreError(
                 f"the Ray cluster gave no worker with {self.cpus} CPUs within {longest:.0f} s; "
-                "ask for fewer CPUs a worker, or look at `ray status`"
+                "ask for fewer CPUs per worker, or look at `ray status`"
             )
 
     def _start(self) -> WorkerSlot:

@@ -19,7 +19,7 @@ StageHistory = Sequence[tuple[int, Any]]  # (number, reference to the fitted sta
 
 @dataclass
 class Task:
-    """Something for a worker to do, with the rows of a shard or with a payload alone."""
+    """Work for a worker, on the rows of a shard or on a payload alone."""
 
     verb: str
     home: int | None = None  # index of the worker that holds the shard; None: any idle worker

@@ -86,7 +86,7 @@ class Worker:
         return rows.reduce(*payload)
 
     def _map(self, rows: Rows, payload: None) -> None:
-        """Nothing left to do: the shard store has mapped the rows."""
+        """No further work: the shard store has mapped the rows."""
 
     def _take(self, rows: Rows, indices: NDArray[np.int64]) -> NDArray[Any]:
         return np.ascontiguousarray(rows.take(indices))

@@ -1,4 +1,4 @@
-"""Do semantic IDs follow what people do: how often the next item shares the prefix, and what chance would give."""
+"""How often the next item of a sequence shares the prefix, compared with chance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prefix_agreement(
     share_error          its standard error, sequences being drawn independently (one sequence: None)
     chance_uniform       the same share if the next item were any other item, all equally likely
     chance_popular       if it were another item drawn as often as items come next in these sequences
-    lift, lift_error     share / chance_popular; 1 means that the SIDs carry nothing of behaviour but popularity.
+    lift, lift_error     share / chance_popular; 1 means that the SIDs reflect popularity alone.
                          Its error takes the chance, which is over all pairs, as known
 
     With categories, the figures of `_agreement_beside_categories` as well.

@@ -1,4 +1,4 @@
-"""Do semantic IDs follow the categories people gave: purity and mutual information, against shuffled labels."""
+"""Whether prefixes follow categories: purity and mutual information, compared with shuffled labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do semantic IDs keep neighbours together: items near in embedding against items near in code."""
+"""Whether semantic IDs keep neighbours together: items near by embedding compared with items near by code."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def collision_case(
     sid, items           the SID under a and how many items it has
     rules                the conditions that held; `groups` is how many groups met them
     prefixes_per_level   per level, into how many prefixes b divides the items
-    branches             the full SIDs under b: their items, and the words that set each apart
+    branches             the full SIDs under b: their items, and the words that distinguish each
     """
     a, b, of_a = aligned(a, b)
     texts = [texts[int(row)] for row in of_a] if texts is not None else None

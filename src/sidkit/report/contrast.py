@@ -92,7 +92,7 @@ def choose_two(count: Integers) -> Integers:
 
 
 def branches_of(table: SidTable, rows: Integers, words: WordsAmong) -> list[Mapping[str, Any]]:
-    """The SIDs that a table gives these rows, the largest first, with the words that set each apart."""
+    """The SIDs that a table gives these rows, the largest first, with the words that distinguish each."""
     numbers = prefix_numbers(table.codes[rows], table.sizes)[-1]
     parts = sorted((rows[numbers == number] for number in np.unique(numbers)), key=len, reverse=True)
     return [

@@ -34,7 +34,7 @@ QUERIES = 500  # items whose neighbours are looked up
 
 @dataclass(frozen=True)
 class Evidence:
-    """facts: `quality`, "verdict" and whatever else could be measured, ready for JSON; figures: in page order."""
+    """facts: `quality`, "verdict" and all else that could be measured, ready for JSON; figures: in page order."""
 
     facts: dict[str, Any]
     figures: list[Figure]

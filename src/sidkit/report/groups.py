@@ -52,14 +52,14 @@ class WordsAmong:
             self.counts = WordCounts([texts[int(row)] for row in self.rows])
 
     def shared(self, rows: Integers) -> list[str]:
-        """What the rows have in common or, where that is nothing, what sets them apart."""
+        """What the rows have in common or, where that is nothing, what distinguishes them."""
         if self.texts is None or not len(rows):
             return []
         local = np.searchsorted(self.rows, rows)
         return self.counts.shared(local) or self.counts.distinctive(local)
 
     def contrast(self, groups: Sequence[Integers]) -> list[list[str]]:
-        """For each group the words that set it apart from the others."""
+        """For each group, the words that distinguish it from the others."""
         if self.texts is None:
             return [[] for _ in groups]
         return self.counts.contrast([np.searchsorted(self.rows, rows) for rows in groups])
@@ -96,7 +96,7 @@ def _group(table: SidTable, rows: Integers, words: WordsAmong) -> dict[str, Any]
 
 
 def prefix_tree(table: SidTable, texts: Sequence[str] | None) -> list[dict[str, Any]]:
-    """A few first tokens of typical size, their largest branches and the branches of those, with telling words."""
+    """A few first tokens of typical size, their largest branches and the branches of those, each with its words."""
     tops = [table.rows_of((first,)) for first in typical_prefixes(table, PREFIXES)]
     words = WordsAmong(texts, tops)
     return [_branch(table, rows, 1, words.shared(rows), words) for rows in tops]

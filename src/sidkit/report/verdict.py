@@ -1,4 +1,4 @@
-"""The verdict in words: what the figures mean for somebody who wants to use these SIDs.
+"""The verdict in words: what the figures mean for the use of these SIDs.
 
 Each finding is good, watch or poor, by the limits of `limits`; the verdict has the grade of its worst finding.
 """

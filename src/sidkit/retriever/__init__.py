@@ -1,6 +1,6 @@
 """Generative recommendation over semantic IDs: TIGER's encoder-decoder, trained fast, decoded over valid SIDs only.
 
-    data, layout, plan              histories as examples; batches of one shape with next to no padding; the settings
+    data, layout, plan              histories as examples; batches of one shape with hardly any padding; the settings
     model, network, dropout, step   T5 in transformers' sizes and names; its forward pass over stacked runs; Adam
     stack, training                 several runs trained at once; the schedule of epochs, validation and early stopping
     runs, resume, log               a run and its progress; its checkpoint; log files

@@ -14,7 +14,7 @@ Tensor = Any
 
 
 class RunDropout:
-    """Dropout drawn by a generator per run, so that a run drops the same elements whoever shares its stack."""
+    """Dropout drawn by a generator per run, so that a run drops the same elements whichever runs share its stack."""
 
     def __init__(self, share: float, runs: int) -> None:
         self.share, self.generators = share, [torch.Generator() for _ in range(runs)]

@@ -1,10 +1,10 @@
-"""Batches of one fixed shape with next to no padding.
+"""Batches of one fixed shape with hardly any padding.
 
 The examples of a batch have lengths from 1 to 20 items; computing 20 for all of them would be mostly waste, and shapes
 that change from batch to batch cannot be recorded once and replayed. So a batch is a stratified draw: the examples,
 sorted by length, are cut into as many strata as a batch has slots, and every batch takes one from each. Slot k then
 holds nearly the same length in every batch, so one packing of slots into rows, computed once, serves all of them.
-Each example is seen once an epoch, as with plain shuffling; which ones meet in a batch is random within their strata.
+Each example is seen once per epoch, as with plain shuffling; which ones meet in a batch is random within their strata.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def means_and_stds(figures: Sequence[Mapping[str, float]]) -> tuple[dict[str, fl
 
 @dataclass(frozen=True)
 class SeedSummary:
-    """What came of a training with several seeds. runs: by seed, the facts that its retriever.json has."""
+    """The results of a training with several seeds. runs: by seed, the facts that its retriever.json has."""
 
     runs: dict[int, dict[str, Any]]
     at_once: int

@@ -1,4 +1,4 @@
-"""The schedule of a training: epochs over a stack of runs, each of which starts, is kept at its best epoch, and stops
+"""The schedule of a training: epochs over a stack of runs. Each run starts, keeps its best epoch and stops
 independently of the others."""
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class HasStages(Protocol):
 
 @runtime_checkable
 class HasTaken(Protocol):
-    """A fitted stage that may be a vector taken away and a scaling; `taken` is None if it is not."""
+    """A fitted stage that may subtract a vector and scale; `taken` is None if it does something else."""
 
     @property
     def taken(self) -> Taken | None: ...
@@ -137,7 +137,7 @@ def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:
 
 
 def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[CarryStep]:
-    """The stages up to the first that is not a vector taken away, as steps; with codebooks for rows like x, if any."""
+    """The leading stages that subtract a vector and scale, as steps; with codebooks for rows like x, if any."""
     steps: list[CarryStep] = []
     seen = 0
     for stage in stages:

@@ -162,7 +162,7 @@ class Alignment:
         return fuse(rows, matches, getattr(self.keywords, role), self.keywords.weight)
 
     def save(self, path: str | Path) -> Path:
-        """Write config.json and model.safetensors to a folder, whole or not at all."""
+        """Write config.json and model.safetensors to a folder, in one step."""
         towers = {"query": self.query} if self.item is self.query else {"query": self.query, "item": self.item}
         arrays = {f"{name}.{key}": value for name, tower in towers.items() for key, value in tower.weights.items()}
         state: dict[str, Any] = {"plan": asdict(self.plan), "facts": dict(self.facts), "keywords": {}}

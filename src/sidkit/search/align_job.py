@@ -113,7 +113,7 @@ def align(
 
 
 def write_aligned(made: Aligned, output: Path) -> None:
-    """items.parquet, queries.parquet and the projection, as a folder that appears whole or not at all."""
+    """items.parquet, queries.parquet and the projection, as a folder, written in one step."""
     with replace_folder(output) as folder:
         write_vectors(folder / "items.parquet", made.item_ids, _in_parts(made.items), made.items.shape[1])
         columns = {

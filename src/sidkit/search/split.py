@@ -40,7 +40,7 @@ def time_boundary(times: NDArray[np.int64], share: float) -> int:
 def held_out_groups(groups: NDArray[np.int64], share: float, seed: int) -> NDArray[np.bool_]:
     """Whether each record belongs to the test part: whole groups are drawn until their records are the share.
 
-    groups: (n,) numbers 0, 1, ... of what must not be parted, such as the query. At least one group is left for each
+    groups: (n,) numbers 0, 1, ... of what must stay together, such as the query. At least one group is left for each
     part, so there must be two.
     """
     require_share(share)
@@ -57,7 +57,7 @@ def held_out_groups(groups: NDArray[np.int64], share: float, seed: int) -> NDArr
 
 
 class PairDraw:
-    """At most `limit` of the pairs that pass by, each equally likely: the same ones whatever the batches."""
+    """A sample of at most `limit` of the pairs added, each equally likely, independent of the batches."""
 
     def __init__(self, limit: int, seed: int) -> None:
         self.limit = limit
@@ -78,7 +78,7 @@ class PairDraw:
             self._waiting = len(self._parts[0])
 
     def table(self) -> Any | None:
-        """The pairs that were drawn, in the order in which they passed; None where there were none."""
+        """The pairs that were drawn, in the order in which they were added; None where there were none."""
         return self._drawn().drop_columns(["key"]) if self._parts else None
 
     def _drawn(self) -> Any:

@@ -1,4 +1,4 @@
-"""SC and PD, the two measures of R3-VAE: are items with one prefix alike, and are prefixes apart."""
+"""SC and PD, the two measures of R3-VAE: how similar the items of a prefix are, and how different prefixes are."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class OPQ:
     def __post_init__(self) -> None:
         check_sizes(self.sizes)
         if self.steps < 1 or self.first < 0 or self.alternations < 0:
-            raise SpecError("OPQ needs at least one k-means step an alternation, and no negative counts")
+            raise SpecError("OPQ needs at least one k-means step per alternation, and no negative counts")
         if self.rotation not in ("random", "identity"):
             raise SpecError(f"rotation must start 'random' or 'identity', not {self.rotation!r}")
 

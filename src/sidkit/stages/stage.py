@@ -25,7 +25,7 @@ __all__ = ["Checks", "FitContext", "Fitted", "HasCodebooks", "HasTokenCosts", "S
 
 @runtime_checkable
 class Fitted(Protocol):
-    """A fitted stage. `arrays` are all that it learned; `Stage.restore` makes the stage of them again."""
+    """A fitted stage. `arrays` are all that it learned; `Stage.restore` rebuilds the stage from them."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ DIGEST_ROWS = 16
 
 @runtime_checkable
 class HasIdentity(Protocol):
-    """A source that changes the rows of another: what decides how."""
+    """A source that changes the rows of another, and can identify how."""
 
     @property
     def identity(self) -> bytes:

@@ -107,7 +107,7 @@ class Given:
         """A faiss ResidualQuantizer, ProductQuantizer, or an index that holds one (IndexResidualQuantizer, IndexPQ).
 
         beam: as for `residual`. faiss itself encodes with `max_beam_size`, which makes other codes than beam 1, the
-        default here; a quantizer that has a wider one is warned about unless beam is given.
+        default here; a quantizer that has a wider one gives a warning unless beam is given.
         """
         inner = getattr(quantizer, "rq", None) or getattr(quantizer, "pq", None) or quantizer
         kind = type(inner).__name__

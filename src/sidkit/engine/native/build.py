@@ -207,7 +207,7 @@ def probe(fresh: Path) -> str | None:
 
 
 def put(path: Path, text: str) -> None:
-    """Write a file completely or not at all."""
+    """Write a file in one step."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fresh.write_text(text)
     os.replace(fresh, path)

@@ -1,1 +1,1 @@
-"""The grammar of the made-up shop: its words, its products and a small catalogue of them."""
+"""The grammar of the simulated shop: its words, its products and a small catalogue of them."""

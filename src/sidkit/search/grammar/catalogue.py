@@ -1,4 +1,4 @@
-"""A made-up shop catalogue: products drawn from a small grammar, some of them in several variants.
+"""A simulated shop catalogue: products drawn from a small grammar, some of them in several variants.
 
 The sizes of the categories fall like Zipf's law.
 """

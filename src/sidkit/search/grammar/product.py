@@ -1,4 +1,4 @@
-"""One product of the made-up shop: a category, a brand, attributes of the category, and the variants it is sold in.
+"""One product of the simulated shop: a category, a brand, attributes of the category, and the variants it is sold in.
 
 A product has a word for every attribute of its category, but its title mentions only some of them. Variants differ in
 colour, size or amount alone. Earlier words of a list are drawn more often.

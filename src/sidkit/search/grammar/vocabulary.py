@@ -1,4 +1,4 @@
-"""The words of the made-up shop, read from vocabulary.txt, which describes its own format."""
+"""The words of the simulated shop, read from vocabulary.txt, which describes its own format."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Tables = Callable[[], Iterator[Any]]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What all readers can be asked for. test_share and test_from are for splits by time."""
+    """Options of all readers. test_share and test_from are for splits by time."""
 
     test_share: float = 0.1
     test_from: int | None = None
@@ -49,7 +49,7 @@ class ReadOptions:
 
 @dataclass
 class ShopSource:
-    """What a reader hands over; tables can be asked for more than once.
+    """The output of a reader; its tables can be read more than once.
 
     items   in the layout of items.parquet
     log     in the layout of log.parquet, with ids of items; optional columns: `split`, where it is given; `records`,

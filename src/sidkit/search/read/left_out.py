@@ -72,7 +72,7 @@ class LeftOut:
         )
 
     def write(self) -> None:
-        """Write the list where there is anything in it; a list of an earlier run goes."""
+        """Write the list where there is anything in it; a list of an earlier run is removed."""
         if not self.groups:
             self.listing.unlink(missing_ok=True)
             return

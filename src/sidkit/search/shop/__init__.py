@@ -13,7 +13,7 @@
 layout.py   the columns and their types
 opened.py   Shop: a folder that was checked, read table by table
 write.py    write_shop: tables and a stream of records become a folder, in one rename
-counts.py   what is counted while the log passes by
+counts.py   counts of items, queries and users, taken while the log is read
 lists.py    lists of items as flat arrays
 texts.py    queries in one form, and what is embedded of an item
 """

@@ -1,4 +1,4 @@
-"""What is counted while the records of a log pass by: items, queries and users."""
+"""Counts of items, queries and users, taken while the records of a log are read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A shop written to a folder: whole, or not at all.
+"""A shop written to a folder, in one step.
 
-Items and records pass by once, in tables of any size, and are written in row groups of one size; so the bytes of a shop
+Items and records are read once, in tables of any size, and written in row groups of one size, so the bytes of a shop
 do not depend on how its tables were cut. In memory are the ids and counters of all items, the different queries and
 users, and the test pairs that were drawn.
 """
@@ -57,7 +57,7 @@ class Draft:
 
 
 def require_shop_folder(output: Path, *inputs: str | Path | None) -> None:
-    """Refuse a folder that a shop would spoil: one with other files in it, or with files that are read."""
+    """Refuse to overwrite a folder with other files in it, or with files that are read."""
     if not output.is_dir():
         return
     for one in inputs:

@@ -1,4 +1,4 @@
-"""A shop with a log, made up from a seed: no data needed, and enough in it for a search model to learn.
+"""A simulated shop with a log, drawn from a seed: it needs no data, and a search model can learn from it.
 
 draws.py      random numbers by purpose and index
 items.py      products of the grammar, block by block

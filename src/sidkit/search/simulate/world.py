@@ -1,4 +1,4 @@
-"""What people and things of a simulated shop have in common: tastes, companions of categories, words of weak queries.
+"""What the users and items of a simulated shop share: tastes, companions of categories, words of weak queries.
 
 Tastes are vectors of one space. A person likes a brand, a colour or a category by the inner product of the two; the
 vector of a person comes from gender, age and city, and a part that is personal. So a profile tells something of a

@@ -24,7 +24,7 @@ __all__ = ["Balanced", "Priced"]
 
 
 TINY = 1e-30  # the least temperature whose inverse float32 can represent
-NEAR = 8  # candidates among which a row is shared out while prices move
+NEAR = 8  # candidates among which a row is divided while prices move
 WIDE, NARROW = 0.1, 0.01  # the temperature of these shares, in mean squared distances, at the first and last pass
 
 

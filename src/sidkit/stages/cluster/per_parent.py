@@ -23,7 +23,7 @@ from .kmeans import Centroids, KMeans, check_size
 __all__ = ["ParentBooks", "PerParent"]
 
 AT_ONCE = 1 << 18  # rows in memory while their parents are fitted
-WORTH_MOVING = 1 << 28  # multiply-adds a pass from which a parent is fitted on the device of the rows
+WORTH_MOVING = 1 << 28  # multiply-adds per pass from which a parent is fitted on the device of the rows
 
 Integers = NDArray[np.int64]
 

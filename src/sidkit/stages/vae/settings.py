@@ -14,7 +14,7 @@ __all__ = ["PAPER", "PUBLIC", "Training"]
 
 @dataclass(frozen=True)
 class Training:
-    """AdamW on shuffled minibatches, each row once an epoch; the last batch of an epoch may be short.
+    """AdamW on shuffled minibatches, each row once per epoch; the last batch of an epoch may be short.
 
     schedule         the learning rate after the warm-up: falls to zero linearly or as a half cosine, or is constant
     clip             the largest norm of all gradients together; 0 for none

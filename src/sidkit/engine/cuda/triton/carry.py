@@ -17,7 +17,7 @@ def carry_kernel(
 
         r' = r - [keep c + (1 - keep) (r.c / |c|^2) c],   zero if shorter than 1e-6 |r|,   over |r'| if normalize
 
-    A first row of -1 means that nothing is taken away: the row is only normalized. table: (rows, D), the vectors of all
+    A first row of -1 means that nothing is subtracted: the row is only normalized. table: (rows, D), the vectors of all
     steps; inverse: (rows,) float32, 1 / |c|^2, or 0 for a zero vector; codes: (width, N) int32 with a stride of
     code_stride, the column first_row + i for row i of x. out: a RowArgs; with halves, the largest entry of 2^e row lies
     between 2^9 and 2^10.
