@@ -26,7 +26,7 @@ from .prefixes import PrefixIndex
 from .read import read_codes
 from .template import TEMPLATES, Template, read_sid, template_named
 
-__all__ = ["TEMPLATES", "SidTable", "Template"]
+__all__ = ["TEMPLATES", "SidTable", "Template", "code_matrix", "noted_sizes"]
 
 ROW_GROUP = 1 << 20  # rows written at once
 
@@ -149,11 +149,11 @@ class SidTable:
         path: what `to_parquet` or `sidkit encode` wrote: a file, a folder, a glob pattern, or s3://bucket/sids.
         """
         table = read_codes(path)
-        codes = _matrix_of(table.column("codes"), str(path))
+        codes = code_matrix(table.column("codes"), str(path))
         notes = table.schema.metadata or {}
         note = notes.get(b"sidkit.sizes")
         if sizes is None:
-            sizes = _noted_sizes(note, path) if note else [int(column.max()) + 1 for column in codes.T if len(codes)]
+            sizes = noted_sizes(note, path) if note else [int(column.max()) + 1 for column in codes.T if len(codes)]
         form = _noted_template(notes.get(b"sidkit.template"), path)
         origin = Origin.read(notes.get(ORIGIN), path)
         return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form, origin)
@@ -174,7 +174,8 @@ class SidTable:
         return {str(item): row for row, item in enumerate(self.ids.to_pylist())}
 
 
-def _noted_sizes(text: bytes, path: Any) -> list[int]:
+def noted_sizes(text: bytes, path: Any) -> list[int]:
+    """The sizes that a file notes in its metadata."""
     try:
         sizes = [int(size) for size in json.loads(text)]
     except (ValueError, TypeError, OverflowError):
@@ -218,7 +219,8 @@ def _code_array(codes: Any) -> NDArray[np.int32]:
     return array.astype(np.int32, copy=False)
 
 
-def _matrix_of(column: Any, path: str) -> NDArray[np.int32]:
+def code_matrix(column: Any, path: str) -> NDArray[np.int32]:
+    """A column of codes as an array (n, levels)."""
     kind = column.type
     if not is_list(kind):
         raise InputError(f"{path}: 'codes' holds {kind}, not lists of integers")

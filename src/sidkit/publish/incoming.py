@@ -1,0 +1,79 @@
+"""What is appended, in a table of the connection: `incoming`, a row for every item, its SID and its row number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..data.ids import is_text, without_dictionary
+from ..errors import InputError
+from ..progress import Progress
+from .tables import INTEGERS, TEXTS
+
+if TYPE_CHECKING:
+    from .database import Database
+    from .registry import Registry
+
+__all__ = ["Batches", "incoming"]
+
+Batches: TypeAlias = Iterable[tuple[Any, NDArray[np.int32]]]  # ids (a pyarrow array) and codes (n, levels)
+
+
+@contextmanager
+def incoming(registry: Registry, batches: Batches, progress: Progress) -> Iterator[tuple[int, str]]:
+    """The table, filled: how many items came, and the kind of their ids."""
+    remaining = iter(batches)
+    first = next(remaining, None)
+    if first is None:
+        raise InputError("there are no items to append")
+    database, kind, given = registry.database, _kind(first[0]), 0
+    with database.temporary("incoming", item=kind, sid=registry.keys.kind, row="whole"):
+        for ids, codes in chain([first], remaining):
+            if _kind(ids) != kind:
+                raise InputError("some of the ids to append are integers and some are texts")
+            rows = range(given, given + len(codes))
+            database.fill("incoming", (_values(ids, kind), registry.keys.of(codes), rows))
+            given += len(codes)
+            progress.advance(len(codes))
+        if not given:
+            raise InputError("there are no items to append")
+        _require_different(database)
+        yield given, kind
+
+
+def _kind(ids: Any) -> str:
+    ids = without_dictionary(ids)
+    if pa.types.is_integer(ids.type):
+        return INTEGERS
+    if is_text(ids.type):
+        return TEXTS
+    raise InputError(f"ids must be strings or integers, not {ids.type}")
+
+
+def _values(ids: Any, kind: str) -> list[Any]:
+    """The ids as a database stores them."""
+    ids = without_dictionary(ids)
+    if ids.null_count:
+        raise InputError("some of the items to append have no id")
+    if kind == INTEGERS:
+        try:
+            return ids.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+        except pa.ArrowInvalid:
+            raise InputError(f"ids must be below 2^63; the largest is {pc.max(ids).as_py()}") from None
+    if pc.any(pc.match_substring(ids, "\0")).as_py():
+        raise InputError("an id holds the character NUL, which databases do not store; replace it")
+    return ids.to_pylist()  # type: ignore[no-any-return]
+
+
+def _require_different(database: Database) -> None:
+    database.run("CREATE INDEX incoming_item ON incoming (item)")
+    twice = "SELECT item, min(row), max(row) FROM incoming GROUP BY item HAVING count(*) > 1"
+    for item, first, second in database.rows(f"{twice} ORDER BY min(row) LIMIT 1"):
+        raise InputError(f"items to append must be different; {item!r} is in row {first} and in row {second}")
