@@ -24,6 +24,7 @@ LAYERS = (
     "embed",
     "measure",
     "report",
+    "web",
     "advice explore",
     "decoding",
     "retriever",

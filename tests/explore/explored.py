@@ -16,8 +16,9 @@ import pytest
 from sidkit.data.json_lines import Lines
 from sidkit.explore.catalogue import read
 from sidkit.explore.pages import Pages
-from sidkit.explore.server import bind, build
+from sidkit.explore.server import build
 from sidkit.sids.table import SidTable
+from sidkit.web.listen import bind
 
 HOSTILE = "<img src=x onerror=alert(1)><script>window.pwned=1</script>\"'&amp;{{7*7}}\u202e"
 
@@ -68,7 +69,7 @@ def served(pages, token=None):
     import uvicorn
 
     server = uvicorn.Server(uvicorn.Config(build(pages, token), log_level="critical", lifespan="off"))
-    with bind("127.0.0.1", 0) as listener:
+    with bind("127.0.0.1", [0]) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -20,12 +20,12 @@ from explored import site as site
 from sidkit.data.json_lines import Lines
 from sidkit.errors import InputError, SpecError
 from sidkit.explore.catalogue import read
-from sidkit.explore.guard import is_loopback
 from sidkit.explore.pages import Missing, Pages
 from sidkit.explore.search import Words
-from sidkit.explore.server import bind
 from sidkit.explore.tree import Tree
 from sidkit.sids.table import SidTable
+from sidkit.web.guard import is_loopback
+from sidkit.web.listen import bind
 from warm import Warm
 
 # -- prefixes --
@@ -377,12 +377,12 @@ def test_which_addresses_need_no_token(host, loopback):
 
 
 def test_a_taken_port_is_named_and_the_usual_one_gives_way():
-    with bind("127.0.0.1", 0) as taken, pytest.raises(SpecError, match="choose another"):
-        bind("127.0.0.1", taken.getsockname()[1])
-    with bind("127.0.0.1", None) as first, bind("127.0.0.1", None) as second:
+    with bind("127.0.0.1", [0]) as taken, pytest.raises(SpecError, match="choose another"):
+        bind("127.0.0.1", [taken.getsockname()[1]])
+    with bind("127.0.0.1", range(8417, 8467)) as first, bind("127.0.0.1", range(8417, 8467)) as second:
         assert first.getsockname()[1] != second.getsockname()[1]
     with pytest.raises(SpecError, match=r"cannot listen at no\.such\.host\.invalid"):
-        bind("no.such.host.invalid", 0)
+        bind("no.such.host.invalid", [0])
 
 
 # -- the command --

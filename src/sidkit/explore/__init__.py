@@ -6,7 +6,6 @@ catalogue.py   items, texts, vectors and one or two tables of SIDs, read and joi
 lookup.py      prefixes and items of a catalogue, looked up and described
 prefixes.py    answers about a prefix
 pages.py       all answers, as plain values, a page at a time
-guard.py       which requests are answered: from this machine, or with the token
 server.py      addresses to answers, and the process that serves them
 static/        the page itself: plain JavaScript modules and CSS, without a build step, loading nothing from elsewhere
 """

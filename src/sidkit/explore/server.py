@@ -12,16 +12,17 @@ All pages are one document whose script calls the API. What does not exist gets 
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import SpecError, need
-from .guard import Guard, is_loopback, new_token
+from ..errors import need
+from ..web.connections import limited_protocol
+from ..web.guard import Guard, is_loopback, new_token
+from ..web.listen import bind, url_of
 from .pages import Missing, Pages
 
-__all__ = ["bind", "build", "serve"]
+__all__ = ["build", "serve"]
 
 STATIC = Path(__file__).parent / "static"
 PORT = 8417
@@ -110,34 +111,16 @@ def _number(query: Any) -> int:
     return int(text) - 1
 
 
-def bind(host: str, port: int | None) -> socket.socket:
-    """A socket that listens at the address; without a port, at PORT or the next that is free."""
-    for candidate in [port] if port is not None else range(PORT, PORT + 50):
-        listener = None
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0]
-            listener = socket.socket(family, kind, protocol)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(128)
-            return listener
-        except (OSError, OverflowError) as error:
-            problem = error
-            if listener is not None:
-                listener.close()
-    raise SpecError(f"cannot listen at {host} port {candidate}: {problem}; choose another --host or --port")
-
-
 def serve(pages: Pages, host: str, port: int | None, ready: Callable[[str], None]) -> None:
     """Serve until interrupted. `ready` is called with the URL once a browser can open it."""
     uvicorn = need("uvicorn", "explore", "sidkit explore")
     token = None if is_loopback(host) else new_token()
     app = build(pages, token)
-    with bind(host, port) as listener:
-        here = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-        shown = f"[{here}]" if ":" in here else here
-        url = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else "")
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
+    with bind(host, range(PORT, PORT + 50) if port is None else [port]) as listener:
+        url = url_of(host, listener) + (f"?token={token}" if token else "")
+        limits: dict[str, Any] = {"http": limited_protocol("explore"), "timeout_keep_alive": 30}
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, **limits)
+        server = uvicorn.Server(config)
         start = server.startup
 
         async def startup(sockets: Any = None) -> None:
