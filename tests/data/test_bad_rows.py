@@ -154,3 +154,10 @@ def test_a_fit_on_ray_lists_them_in_the_same_form(shop, capsys):
     list_left_out(SimpleNamespace(source=source, left_out={3: ("row 3 of items.parquet", "holds NaN")}), shop / "tok")
     assert (shop / "tok.bad-rows.tsv").read_text() == "row\tid\treason\n3\tP3\tholds NaN\n"
     assert capsys.readouterr().err == f"left out 1 bad rows, listed in {shop / 'tok.bad-rows.tsv'}\n"
+
+
+def test_an_id_with_a_tab_or_a_line_end_stays_one_cell_of_the_list(tmp_path):
+    source = SimpleNamespace(ids=pa.array(["a\tb", "c\r\nd", "e  f"]))
+    listing = list_bad_rows(tmp_path / "sids.parquet", source, {0: "holds NaN", 1: "is all zeros", 2: "holds NaN"})
+    lines = listing.read_bytes().decode().split("\n")
+    assert lines == ["row\tid\treason", "0\ta b\tholds NaN", "1\tc  d\tis all zeros", "2\te  f\tholds NaN", ""]

@@ -113,8 +113,9 @@ def _on_loopback(ray: Any) -> Iterator[None]:
 
     Ray has no option for this. Its variable is read once, when Ray is imported, into a constant; a process may have
     imported Ray before, or may join a cluster of several machines later, where the constant must be true. So the
-    variable is set for the processes that Ray starts, and the constant, which is private, for this one. Where a version
-    of Ray does not have it, the check below refuses to start rather than listen on the network.
+    variable is set for the processes that Ray starts, and the constant, which is private, for this one. pyproject.toml
+    limits Ray to versions that were checked. Where a version does not have the constant, the check below refuses to
+    start rather than listen on the network.
     """
     constants: Any = sys.modules.get("ray._private.ray_constants")
     before = getattr(constants, "ENABLE_RAY_CLUSTER", None)

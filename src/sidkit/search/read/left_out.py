@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...data.bad_rows import write_listing
 from ...errors import BadRowsError
-from ...files.atomic import replace_file
 
 __all__ = ["LeftOut", "Mask"]
 
@@ -76,12 +76,12 @@ class LeftOut:
         if not self.groups:
             self.listing.unlink(missing_ok=True)
             return
-        with replace_file(self.listing) as temporary, temporary.open("w", encoding="utf-8") as file:
-            file.write("file\trow\tvalue\treason\n")
-            for one in self.groups:
-                for row, value in zip(one.rows, one.values, strict=True):
-                    text = " ".join(str(value).split()) if value is not None else ""
-                    file.write(f"{one.file}\t{row if row >= 0 else ''}\t{text}\t{one.reason}\n")
+        rows = (
+            (one.file, row if row >= 0 else "", " ".join(str(value).split()) if value is not None else "", one.reason)
+            for one in self.groups
+            for row, value in zip(one.rows, one.values, strict=True)
+        )
+        write_listing(self.listing, ("file", "row", "value", "reason"), rows)
 
     def facts(self) -> list[dict[str, Any]]:
         """How many rows of each file are left out, and why."""
