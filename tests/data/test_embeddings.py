@@ -591,13 +591,15 @@ def test_parquet_is_known_by_its_first_bytes_too(tmp_path):
     "name,message",
     [
         ("nowhere.parquet", "no such file or folder: .*nowhere.parquet$"),
-        ("x.csv", r"cannot read .*x\.csv as embeddings; accepted are Parquet \(a file, a folder or a glob"),
+        ("x.csv", r"there are no rows in .*x\.csv"),
+        ("x.xls", r"cannot read .*x\.xls as embeddings; accepted are Parquet \(a file, a folder or a glob"),
         ("empty", r"no Parquet files in folder .*empty \(it holds nothing\)$"),
         ("nested", r"no Parquet files in folder .*nested \(it holds a.npy, sub/\); give a pattern such as '.*\*\*/"),
     ],
 )
 def test_paths_that_hold_no_embeddings(tmp_path, name, message):
-    (tmp_path / "x.csv").write_text("id,emb\n")
+    for ending in ("csv", "xls"):
+        (tmp_path / f"x.{ending}").write_text("id,emb\n")
     (tmp_path / "empty").mkdir()
     (tmp_path / "nested" / "sub").mkdir(parents=True)
     np.save(tmp_path / "nested" / "a.npy", X)

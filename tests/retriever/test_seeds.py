@@ -151,7 +151,7 @@ class TestRefused:
             train_seeds(*data, trained[1], (0, 1), PLAN, "cpu")
         with pytest.raises(StoreError, match="holds other files; name an empty folder for the retrievers"):
             train_seeds(*data, trained[1] / "seed-0", SEEDS, PLAN, "cpu")
-        with pytest.raises(StoreError, match="holds other files; name an empty folder for the retriever"):
+        with pytest.raises(StoreError, match="holds other files and no retriever"):
             train(*data, trained[1], PLAN, "cpu")
         (tmp_path / "note").write_text("")
         with pytest.raises(StoreError, match="is a file"):

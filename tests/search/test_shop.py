@@ -178,7 +178,7 @@ def test_unknown_tables_and_splits_are_named(shop):
 def test_a_folder_with_other_files_or_with_inputs_is_not_written_over(shop, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("x")
-    with pytest.raises(StoreError, match="has files in it and is no shop"):
+    with pytest.raises(StoreError, match="holds other files and no shop"):
         require_shop_folder(tmp_path / "full")
     with pytest.raises(StoreError, match=r"is read from .*; write to another folder"):
         require_shop_folder(shop, shop / "items.parquet")

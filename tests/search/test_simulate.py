@@ -269,5 +269,5 @@ def test_the_command_writes_a_shop_and_tells_of_it(tmp_path):
     (tmp_path / "mine" / "notes.txt").write_text("x")
     for layout in ("shop", "kuaisearch"):
         refused = sidkit("search", "simulate", "-o", tmp_path / "mine", "--items", 300, "--layout", layout, check=1)
-        assert "files in it" in refused
+        assert "holds other files" in refused
     assert "--seed must be at least 0" in sidkit("search", "simulate", "-o", tmp_path / "s", "--seed", "-1", check=1)

@@ -195,7 +195,7 @@ def test_saving_over_a_model_replaces_it_and_keeps_other_files(folder):
 
 def test_saving_over_something_else_is_refused(tmp_path):
     (tmp_path / "photo.jpg").write_text("x")
-    with pytest.raises(StoreError, match="holds other things"):
+    with pytest.raises(StoreError, match="holds other files"):
         golden_fit().save(tmp_path)
     with pytest.raises(StoreError, match="is a file"):
         golden_fit().save(tmp_path / "photo.jpg")
@@ -227,6 +227,6 @@ def test_a_folder_of_another_library_is_left_alone(rng, tmp_path):
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
     fitted = sidkit.prq_kmeans((4,)).fit(rng.normal(size=(50, 4)).astype(np.float32))
-    with pytest.raises(sidkit.SidkitError, match="holds other things"):
+    with pytest.raises(sidkit.SidkitError, match="holds other files"):
         fitted.save(tmp_path / "bert")
     assert (tmp_path / "bert" / "config.json").read_text() == '{"model_type": "bert"}'

@@ -9,7 +9,7 @@ import typer
 from ..errors import SpecError
 from .columns import ColumnNotes
 from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
-from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Recipe, RecipeOptions
+from .options import BadRows, BadRowsOption, Column, Device, Force, IdColumn, Json, Recipe, RecipeOptions
 from .outputs import require_file
 from .parsing import read_options, read_sizes, require_seed, tokenizer_of
 
@@ -48,6 +48,7 @@ def advise(
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit advise items.parquet --icr 0.9 -o advice.html
@@ -71,9 +72,7 @@ def advise(
     target = Target(icr, sids_per_item, largest_bucket)
     candidates = [read for text in sizes or [] if (read := read_sizes(text)) is not None]
     if output is not None:
-        if output.suffix not in (".html", ".svg", ".json"):
-            raise SpecError(f"cannot write {output}; the trade-off is written as .html, .svg or .json")
-        require_file(output, *files.values())
+        require_file(output, *files.values(), endings=(".html", ".svg", ".json"), force=force)
     tokenizer_of(recipe, named | {"sizes": candidates[0] if candidates else (16,) * levels})  # errors come first
     with Terminal() as progress:
         source = open_joint(files, repeats, id_column, column, bad_rows, output or Path("advice"), progress, notes)
@@ -111,12 +110,13 @@ def _show(
 def _write(output: Path, advice: "Advice", name: str, command: str) -> None:
     from ..advice.page import advice_page, tradeoff
     from ..files.atomic import replace_file
+    from ..files.ours import MADE_BY
     from ..report.draw.svg import figure_svg
 
     texts = {
         ".html": lambda: advice_page(advice, name, command),
         ".svg": lambda: figure_svg(tradeoff(advice)),
-        ".json": lambda: json.dumps(advice.as_dict() | {"command": command}, indent=1) + "\n",
+        ".json": lambda: json.dumps({"by": MADE_BY} | advice.as_dict() | {"command": command}, indent=1) + "\n",
     }
     with replace_file(output) as temporary:
-        temporary.write_text(texts[output.suffix](), encoding="utf-8")
+        temporary.write_text(texts[output.suffix.lower()](), encoding="utf-8")

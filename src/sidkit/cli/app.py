@@ -1,5 +1,6 @@
 """The application that all commands are registered in, and how it is run."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,6 +10,7 @@ import typer
 from .. import __version__
 from ..errors import SidkitError
 from .commands import register
+from .outputs import print_replaced
 
 INTERRUPTED = 130  # the exit code that shells give a process stopped by Ctrl-C
 
@@ -45,7 +47,10 @@ def main() -> None:
     """Run the command line; errors become one line and an exit code, never a traceback."""
     usage_error = typer.BadParameter.__mro__[2]  # click's base exception, wherever this Typer keeps click
     try:
+        print_replaced(say=False)
         code = application(sys.argv[1:])(standalone_mode=False)
+        print_replaced()
+        sys.stdout.flush()
         sys.exit(_exit_code(code if isinstance(code, int) else 0))
     except typer.Exit as error:
         sys.exit(_exit_code(error.exit_code))
@@ -59,8 +64,8 @@ def main() -> None:
     except MemoryError as error:
         print(f"error: there is not enough memory: {error}", file=sys.stderr)
         sys.exit(1)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # as `head` does; what is left in the buffer goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except usage_error as error:  # type: ignore[misc]
         message, context = error.format_message(), getattr(error, "ctx", None)

@@ -16,16 +16,17 @@ from .options import (
     Column,
     Embeddings,
     FileOrder,
+    Force,
     IdColumn,
     ItemColumn,
     Json,
-    ParquetOutput,
     SequenceColumn,
     SequencesOption,
+    TableOutput,
     TimeColumn,
     UserColumn,
 )
-from .outputs import require_file, require_parquet
+from .outputs import TABLES, require_file
 
 if TYPE_CHECKING:
     from ..files.address import Location
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 def blend(
     embeddings: Embeddings,
-    output: ParquetOutput,
+    output: TableOutput,
     sequences: SequencesOption = None,
     weight: Annotated[
         float, typer.Option("--weight", help="Weight of the co-occurrence vectors (embeddings have weight 1)")
@@ -60,6 +61,7 @@ def blend(
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit blend items.parquet --sequences sequences.parquet -o blended.parquet
@@ -80,8 +82,7 @@ def blend(
         raise SpecError("give --sequences, or --like with a file that `sidkit blend` wrote")
     if like is not None and (weight, dimensions, window, everything) != (1.0, 128, 5, False):
         raise SpecError("--like takes vectors as they are; leave out --weight, --dimensions, --window, --everything")
-    require_parquet(output)
-    require_file(output, embeddings, sequences, like)
+    require_file(output, embeddings, sequences, like, endings=TABLES, force=force)
     require_weight(weight)
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     notes = ColumnNotes()

@@ -14,6 +14,7 @@ from .options import (
     Column,
     Device,
     Figures,
+    Force,
     Form,
     Formats,
     IdColumn,
@@ -22,7 +23,7 @@ from .options import (
     MapBy,
     TextColumn,
 )
-from .outputs import require_file, require_folder, write_page
+from .outputs import PAGES, require_file, require_folder, write_page
 from .parsing import read_options, read_seeds, read_sizes, require_choice, with_known_options
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def compare(
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
     device: Device = "auto",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit compare items.parquet -o compare.html -r prq-kmeans,rq-kmeans --sizes 64-32-16 --seeds x2
@@ -77,15 +79,15 @@ def compare(
     files = joint_roles(embeddings, queries, roles, repeats)
     given = ({"sizes": read_sizes(sizes)} if sizes else {}) | read_options(option)
     tokenizers = {name.rstrip("/"): _recipe_or_folder(name, given) for name in recipes.split(",")}
-    as_page = output.suffix.lower() in (".html", ".htm")
+    as_page = output.suffix.lower() in PAGES
     folder = runs or (output.with_name(f"{output.stem}-runs") if as_page else output)
     if figures is not None:
         check_formats(formats.split(","))
     require_choice("--map", map_by, METHODS)
     if as_page:
-        require_file(output)
+        require_file(output, endings=PAGES, force=force)
     for path in filter(None, (folder, figures)):
-        require_folder(path)
+        require_folder(path, quiet=True)
     as_json = as_json or form == "json"
     pairs: list[dict[str, Any]] = []
     notes = ColumnNotes()

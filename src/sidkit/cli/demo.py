@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from .options import Force
 from .outputs import require_folder
 from .parsing import require_seed
 
@@ -13,6 +14,7 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write everything to")] = Path("sidkit-demo"),
     items: Annotated[int, typer.Option("--items", help="Number of products")] = 20_000,
     seed: Annotated[int, typer.Option("--seed", help="Another seed makes another shop")] = 0,
+    force: Force = False,
 ) -> None:
     """sidkit demo
 
@@ -20,11 +22,13 @@ def demo(
     Writes a folder that the other commands can use.
     """
     from ..demo.build import run_demo
+    from ..files.ours import claim, require_own_folder
     from .print_demo import print_demo
     from .terminal import Terminal
 
     require_seed(seed)
-    require_folder(output)
+    require_folder(output, lambda folder: require_own_folder(folder, "demo"), force)
+    claim(output)
     with Terminal() as progress:
         made = run_demo(output, items, seed, progress)
     print_demo(made)

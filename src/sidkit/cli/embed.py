@@ -10,20 +10,22 @@ import typer
 
 from ..errors import InputError, SpecError
 from .columns import ColumnNotes
-from .options import IdColumn, Json, Location, location
-from .outputs import require_file, require_parquet
+from .options import Force, IdColumn, Json, Location, location
+from .outputs import TABLES, require_file
 
 
 def embed(
     items: Annotated[
-        str | None, typer.Argument(help="Parquet file, folder or glob pattern with ids and texts", show_default=False)
+        str | None, typer.Argument(help="Parquet, CSV or JSON lines with ids and texts", show_default=False)
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option("--text", help="Column of texts; several are joined", show_default="title")
     ] = None,
     output: Annotated[
         Location | None,
-        typer.Option("--output", "-o", help="Parquet file to write", parser=location, metavar="PATH"),
+        typer.Option(
+            "--output", "-o", help="File to write: .parquet, .csv, .tsv or .jsonl", parser=location, metavar="PATH"
+        ),
     ] = None,
     model: Annotated[
         str, typer.Option("--model", help="wordllama, tfidf, or a sentence-transformers model by name or folder")
@@ -41,6 +43,7 @@ def embed(
     device: Annotated[str | None, typer.Option("--device", help="For sentence-transformers: cpu, cuda")] = None,
     id_column: IdColumn = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was stopped")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit embed items.parquet --text title -o embeddings.parquet
@@ -63,10 +66,9 @@ def embed(
     from ..files.unfinished import Unfinished
     from .terminal import Terminal
 
-    require_parquet(output)
     if not isinstance(output, Path):
         raise SpecError(f"embed saves its encoder beside the embeddings, so {output} must be a path on this machine")
-    require_file(output, items)
+    require_file(output, items, endings=TABLES, force=force)
     if device not in (None, "cpu") and encoder is None and model in ("wordllama", "tfidf"):
         raise SpecError(f"--device is for sentence-transformers; {model} runs on the CPU")
     choice = Choice(model, dimensions, device, encoder)

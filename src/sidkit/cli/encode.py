@@ -13,7 +13,7 @@ from ..errors import InputError, SpecError
 from .columns import ColumnNotes, as_fitted
 from .inputs import open_source
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Location, TemplateOption, location
-from .outputs import require_file, require_writable
+from .outputs import TABLES, require_file, require_writable
 from .ray import Cpus, Ray, Workers, print_encoded, require_ray, rows_on_ray
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def encode(
         typer.Option(
             "--output",
             "-o",
-            help="Parquet file to write; - prints id<tab>sid",
+            help="File to write: .parquet, .csv, .tsv or .jsonl; - prints id<tab>sid",
             show_default=False,
             parser=location,
             metavar="PATH",
@@ -50,7 +50,10 @@ def encode(
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an encoding that was stopped")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Discard what another tokenizer left unfinished, and start again")
+        bool,
+        typer.Option(
+            "--force", help="Discard what another tokenizer left unfinished; replace a file that sidkit did not write"
+        ),
     ] = False,
     ray: Ray = None,
     workers: Workers = None,
@@ -131,7 +134,7 @@ class EncodeJob(NamedTuple):
 
         to_stream, notes = str(self.output) == "-", ColumnNotes()
         if not to_stream:
-            require_file(self.output, self.embeddings)
+            require_file(self.output, self.embeddings, endings=TABLES, force=self.force)
         ran: dict[str, Any] = {}
         digests: dict[str, str] = {}
         with ExitStack() as stack:
@@ -144,7 +147,7 @@ class EncodeJob(NamedTuple):
             origin = self._origin(source, digests.get("embeddings", ""))
             table = SidTable(source.ids, codes, self.fitted.sizes, self.template, origin)
             if not to_stream:
-                table.to_parquet(self.output, more=more)
+                table.to_file(self.output, more=more)
         if as_json:
             facts = {"output": str(self.output), "items": len(table), "sizes": self.fitted.sizes, "ran": ran}
             print(json.dumps(facts | notes.field()))

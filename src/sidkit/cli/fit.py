@@ -10,7 +10,7 @@ import typer
 from ..errors import SpecError
 from .columns import ColumnNotes
 from .joint import JointEmbeddings, Queries, Repeats, Roles, describe_roles, joint_roles, open_joint
-from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Output, Recipe
+from .options import BadRows, BadRowsOption, Column, Device, Force, IdColumn, Json, Output, Recipe
 from .outputs import require_folder
 from .parsing import read_options, read_sizes, tokenizer_of
 from .ray import Cpus, Ray, Workers, list_left_out, require_ray, rows_on_ray
@@ -57,6 +57,7 @@ def fit(
     ray: Ray = None,
     workers: Workers = None,
     cpus: Cpus = 1,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit fit items.parquet -o tok/ --sizes 1024-512-128 --top-k 5
@@ -83,8 +84,7 @@ def fit(
     if ray is not None and len(files) > 1:
         raise SpecError("--ray fits one file of embeddings; leave out --ray to fit items and queries together")
     require_ray(ray, workers, cpus)
-    require_folder(output)
-    check_target(output)
+    require_folder(output, check_target, force)
     notes = ColumnNotes()
     with Terminal() as progress, ExitStack() as stack:
         source: Any

@@ -93,11 +93,11 @@ def columns_of(path: str | PathLike[str]) -> list[str]:
     """The columns of a Parquet file, or of the first of several; none of a file of another format."""
     from pyarrow.parquet import read_schema
 
-    from ..data.listing import files_of, is_parquet, readable
+    from ..data.listing import files_of, is_table, readable
     from ..files.address import for_arrow
 
     first = files_of(path)[0]
-    if not is_parquet(first):
+    if not is_table(first):
         return []
     with readable(first):
         names: list[str] = read_schema(for_arrow(first)).names

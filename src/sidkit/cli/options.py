@@ -29,7 +29,8 @@ def location(text: str) -> "Location":
 Embeddings = Annotated[
     str,
     typer.Argument(
-        help="Parquet (a file, a folder, a glob pattern), .npy, .npz, .safetensors or .pt", show_default=False
+        help="Parquet (a file, a folder, a glob pattern), .csv, .jsonl, .npy, .npz, .safetensors or .pt",
+        show_default=False,
     ),
 ]
 Sids = Annotated[
@@ -43,18 +44,20 @@ Sids = Annotated[
 SequencesFile = Annotated[
     Location,
     typer.Argument(
-        help="Parquet file with a list of items per user, or a row per event", show_default=False, parser=location
+        help="Parquet or CSV file with a list of items per user, or a row per event",
+        show_default=False,
+        parser=location,
     ),
 ]
 Items = Annotated[
     Location | None,
-    typer.Option("--items", help="Parquet file with the items' texts", parser=location, metavar="PATH"),
+    typer.Option("--items", help="Parquet or CSV file with the items' texts", parser=location, metavar="PATH"),
 ]
 SequencesOption = Annotated[
     Location | None,
     typer.Option(
         "--sequences",
-        help="Parquet file with a list of items per user, or a row per event",
+        help="Parquet or CSV file with a list of items per user, or a row per event",
         parser=location,
         metavar="PATH",
     ),
@@ -83,6 +86,10 @@ TokenizerOption = Annotated[
     typer.Option("--tokenizer", help="The tokenizer of these SIDs; one that did not make them is refused"),
 ]
 Insist = Annotated[bool, typer.Option("--force", help="Accept a tokenizer that did not make the SIDs")]
+InsistOnBoth = Annotated[
+    bool,
+    typer.Option("--force", help="Accept a tokenizer that did not make the SIDs; replace what sidkit did not write"),
+]
 BadRowsOption = Annotated[
     BadRows,
     typer.Option("--bad-rows", help="Rows with NaN, infinity or only zeros: stop, or leave them out and list them"),
@@ -91,10 +98,18 @@ BadRowsOption = Annotated[
 # What is written
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write", show_default=False)]
-ParquetOutput = Annotated[
+TableOutput = Annotated[
     Location,
-    typer.Option("--output", "-o", help="Parquet file to write", show_default=False, parser=location, metavar="PATH"),
+    typer.Option(
+        "--output",
+        "-o",
+        help="File to write: .parquet, .csv, .tsv or .jsonl",
+        show_default=False,
+        parser=location,
+        metavar="PATH",
+    ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace what sidkit did not write")]
 Figures = Annotated[Path | None, typer.Option("--figures", help="Folder to write every figure to")]
 Formats = Annotated[str, typer.Option("--formats", help="File formats of the figures, separated by commas")]
 MapBy = Annotated[

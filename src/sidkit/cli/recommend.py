@@ -14,6 +14,7 @@ from .inputs import ids_of_lines, texts_for
 from .options import (
     Device,
     FileOrder,
+    Force,
     IdColumn,
     ItemColumn,
     Items,
@@ -26,7 +27,7 @@ from .options import (
     Within,
     location,
 )
-from .outputs import require_file, require_parquet
+from .outputs import TABLES, require_file
 
 if TYPE_CHECKING:
     from ..data.sequence_columns import SequenceColumns
@@ -50,7 +51,7 @@ def recommend(
         typer.Option(
             "--output",
             "-o",
-            help="Parquet file to write for --users",
+            help="File to write for --users: .parquet, .csv, .tsv or .jsonl",
             show_default=False,
             parser=location,
             metavar="PATH",
@@ -72,6 +73,7 @@ def recommend(
     file_order: FileOrder = False,
     id_column: IdColumn = None,
     device: Device = "auto",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit recommend run/ --history P000017,P000202,P000003
@@ -99,8 +101,7 @@ def recommend(
     if (users is None) != (output is None):
         raise SpecError("--users and -o belong together: recommendations for the users of a file are written to a file")
     if output is not None:
-        require_parquet(output)
-        require_file(output, users)
+        require_file(output, users, endings=TABLES, force=force)
     wanted = Wanted(top, per_sid or None, exclude_history)
     job = _Job(_loaded(retriever, device), wanted, within, beams, as_json)
     if history is not None:

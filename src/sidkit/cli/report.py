@@ -15,7 +15,7 @@ from .options import (
     FileOrder,
     Formats,
     IdColumn,
-    Insist,
+    InsistOnBoth,
     ItemColumn,
     Items,
     Json,
@@ -27,7 +27,7 @@ from .options import (
     TimeColumn,
     UserColumn,
 )
-from .outputs import require_file, require_folder, write_page
+from .outputs import PAGES, require_file, require_folder, write_page
 from .parsing import require_choice
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def report(
     file_order: FileOrder = False,
     id_column: IdColumn = None,
     column: Column = None,
-    force: Insist = False,
+    force: InsistOnBoth = False,
     as_json: Json = False,
 ) -> None:
     """sidkit report sids.parquet tok/ --items items.parquet --text title -o report.html
@@ -80,9 +80,9 @@ def report(
         check_formats(forms)
     require_choice("--map", map_by, METHODS)
     if output is not None:
-        require_file(output, *files_of(sids, nested=True), items, sequences, embeddings)
+        require_file(output, *files_of(sids, nested=True), items, sequences, embeddings, endings=PAGES, force=force)
     if figures is not None:
-        require_folder(figures)
+        require_folder(figures, quiet=True)
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     table, notes = sids_from(sids, tokenizer, force), ColumnNotes()
     known_as = table.origin.id_column

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from .inputs import sids_from
 from .options import (
     Device,
     FileOrder,
-    Insist,
+    InsistOnBoth,
     ItemColumn,
     Json,
     Output,
@@ -23,8 +24,8 @@ from .options import (
     TokenizerOption,
     UserColumn,
 )
-from .outputs import require_writable
-from .parsing import read_seeds
+from .outputs import require_folder
+from .parsing import read_seeds, require_choice
 
 
 def train(
@@ -67,7 +68,7 @@ def train(
     time_column: TimeColumn = None,
     file_order: FileOrder = False,
     tokenizer: TokenizerOption = None,
-    force: Insist = False,
+    force: InsistOnBoth = False,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
     as_json: Json = False,
@@ -100,14 +101,13 @@ def train(
     from .printing import command_line, print_figures
     from .terminal import Terminal
 
-    if precision not in ("auto", "bfloat16", "float32"):
-        raise SpecError(f"--precision must be auto, bfloat16 or float32, not {precision!r}")
+    require_choice("--precision", precision, ("auto", "bfloat16", "float32"))
     chosen = _seeds(seed, seeds, at_once)
     shape = named(preset) if dropout is None else replace(named(preset), dropout=dropout)
     plan = Plan(
         shape, epochs, batch, learning_rate, patience, history, beams, constrained, precision, chosen[0]  # type: ignore[arg-type]
     )  # fmt: skip
-    require_writable(output)
+    _require_output(output, None if seeds is None else chosen, force, resume)
     columns = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     table, notes = sids_from(sids, tokenizer, force), ColumnNotes()
     behaviour = visits_from(sequences, table.ids, columns, notes, table.origin.id_column)
@@ -130,6 +130,17 @@ def train(
     order = ("--file-order",) if file_order else ()
     following = command_line("evaluate", output, sequences, *order, options=columns.options())
     print(f"\n{done}, {facts['seconds']:,.0f} s; wrote {output}; next: {following}")
+
+
+def _require_output(output: Path, seeds: list[int] | None, force: bool, resume: bool) -> None:
+    """seeds: of --seeds, whose runs get folders in the output."""
+    from functools import partial
+
+    from ..retriever.seeds import check_seeds_folder
+    from ..retriever.store import RETRIEVER
+
+    check = RETRIEVER.check_target if seeds is None else partial(check_seeds_folder, seeds=seeds)
+    require_folder(output, check, force, quiet=resume)
 
 
 def _seeds(seed: int | None, seeds: str | None, at_once: int | None) -> list[int]:

@@ -14,7 +14,7 @@ import os
 from ..errors import InputError
 from .formats.arrays import READERS, open_arrays
 from .formats.parquet import open_parquet
-from .listing import ACCEPTED, files_of, is_parquet
+from .listing import ACCEPTED, files_of, is_table
 from .source import Embeddings
 from .subset import GoodRows, Without, good_rows, without
 
@@ -34,6 +34,6 @@ def open_embeddings(
     if len(paths) == 1 and paths[0].suffix.lower() in READERS:
         return open_arrays(paths[0], id_column, column)
     for one in paths:
-        if not is_parquet(one):
+        if not is_table(one):
             raise InputError(f"cannot read {one} as embeddings; accepted are {ACCEPTED}")
     return open_parquet(paths, id_column, column, ids)

@@ -25,7 +25,7 @@ from ..errors import InputError, SpecError, did_you_mean
 from ..files.address import Location, for_arrow
 from ..rows.chunks import rechunked
 from ..rows.sources import Source, Wrapped, is_slow, require_rows
-from .listing import is_parquet, readable
+from .listing import is_table, readable
 from .source import paths_of
 from .subset import Without, without
 
@@ -202,7 +202,7 @@ def counts_of(source: Any, column: str) -> NDArray[np.int64]:
 
 
 def _column(path: Location, name: str) -> Any:
-    if not is_parquet(path):
+    if not is_table(path):
         raise InputError(f"repeats come from a column of a Parquet file; {path} is none")
     with readable(path):
         names = pq.read_schema(for_arrow(path)).names

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from ..errors import InputError, SpecError, did_you_mean
 from ..files.address import Location, for_arrow
 from ..rows.sources import Wrapped
-from .listing import is_parquet, readable
+from .listing import is_table, readable
 from .source import paths_of
 from .subset import Without
 
@@ -40,7 +40,7 @@ def read_kept(source: Any, names: Sequence[str]) -> Any:
     if isinstance(source, Wrapped):
         return read_kept(source.source, names)
     paths = paths_of(source)
-    if not paths or not all(map(is_parquet, paths)):
+    if not paths or not all(map(is_table, paths)):
         raise InputError("--keep copies columns of a Parquet file, and these embeddings come from none")
     try:
         return pa.concat_tables([read_kept_file(path, names) for path in paths])

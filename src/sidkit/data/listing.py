@@ -18,10 +18,13 @@ import pyarrow as pa
 
 from ..errors import InputError
 from ..files.address import Location, is_address, locate
+from ..files.text_notes import is_text_table
 
-__all__ = ["ACCEPTED", "files_of", "is_parquet", "readable"]
+__all__ = ["ACCEPTED", "files_of", "is_parquet", "is_table", "readable"]
 
-ACCEPTED = "Parquet (a file, a folder or a glob pattern), .npy, .npz, .safetensors and .pt"
+ACCEPTED = "Parquet (a file, a folder or a glob pattern), .csv, .tsv, .jsonl, .npy, .npz, .safetensors and .pt"
+
+PARQUET = (".parquet", ".pq", ".parq")
 
 # What numpy, pyarrow, zipfile, json and torch were seen to raise on broken files.
 UNREADABLE = (
@@ -49,8 +52,28 @@ def readable(path: Location) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
-        reason = str(error).strip().split("\n")[0][:200] or type(error).__name__
+        reason = _not_parquet(path) or str(error).strip().split("\n")[0][:200] or type(error).__name__
         raise InputError(f"cannot read {path}: {reason}") from error
+
+
+def _not_parquet(path: Location) -> str:
+    """What a file is that has the name of a Parquet file and is another; '' for any other file."""
+    try:
+        if path.suffix.lower() not in PARQUET or not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            start = file.read(4096)
+        line = start.decode("utf-8", errors="strict").splitlines()[0]
+    except (OSError, ValueError, IndexError, InputError):  # no text, or empty
+        return ""
+    if start[:4] == b"PAR1" or not line.isprintable():
+        return ""
+    signs = {"\t": ".tsv", ",": ".csv", ";": ".csv"}
+    form = ".jsonl" if line.startswith("{") else next((form for sign, form in signs.items() if sign in line), "")
+    if not form:
+        return f"it is text, not Parquet; its first line is {line[:60]!r}"
+    noun = {".jsonl": "JSON lines", ".tsv": "TSV", ".csv": "CSV"}[form]
+    return f"it is {noun}, not Parquet (its first line is {line[:60]!r}); rename it to {path.stem}{form}, which is read"
 
 
 def files_of(path: str | os.PathLike[str], nested: bool = False) -> tuple[Location, ...]:
@@ -73,9 +96,14 @@ def files_of(path: str | os.PathLike[str], nested: bool = False) -> tuple[Locati
     raise InputError(f"no such file or folder: {text!r}" if not text else f"no such file or folder: {text}")
 
 
+def is_table(path: Location) -> bool:
+    """Whether a file is a table by its name: Parquet, or text that is read as Parquet is; or starts as Parquet does."""
+    return is_text_table(path) or is_parquet(path)
+
+
 def is_parquet(path: Location) -> bool:
     """Whether a file has the name of a Parquet file, or starts as one does."""
-    if path.suffix.lower() in (".parquet", ".pq", ".parq"):
+    if path.suffix.lower() in PARQUET:
         return True
     with readable(path), path.open("rb") as file:
         return file.read(4) == b"PAR1"
@@ -101,7 +129,10 @@ def _at_address(text: str, nested: bool) -> tuple[Location, ...]:
 
 def _in_folder(folder: Location, nested: bool) -> tuple[Location, ...]:
     visible = sorted(entry for entry in _entries(folder, nested) if _visible(entry, folder))
-    paths = tuple(entry for entry in visible if entry.is_file() and is_parquet(entry))
+    inside = [entry for entry in visible if entry.is_file()]
+    paths = tuple(filter(is_parquet, inside)) or tuple(
+        entry for entry in inside if is_text_table(entry) and not entry.name.endswith(".json")
+    )
     if paths:
         return paths
     shown = ", ".join(entry.name + "/" * entry.is_dir() for entry in visible[:5]) or "nothing"

@@ -1,4 +1,4 @@
-"""Embeddings to a Parquet file that `open_embeddings` reads."""
+"""Embeddings to a file that `open_embeddings` reads: Parquet, or text by the ending of its name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..files.address import Location, replacing
+from ..files.address import Location
+from ..files.table_formats import table_writer
 from .formats.parquet_file import ID_NAME
 
 __all__ = ["write_vectors"]
@@ -31,13 +31,10 @@ def write_vectors(
     empty = start = 0
     schema = pa.schema({"item_id": ids.type, "embedding": pa.list_(pa.float32(), d)})
     schema = schema.with_metadata({ID_NAME: id_name.encode()} | (metadata or {}))
-    with (
-        replacing(output) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="none", use_dictionary=False) as file,
-    ):
+    with table_writer(output, schema, compression="none", use_dictionary=False) as write:
         for rows in parts:
             empty += int((~rows.any(axis=1)).sum())
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), d)
-            file.write_table(pa.table([ids[start : start + len(rows)], vectors], schema=schema))
+            write(pa.table([ids[start : start + len(rows)], vectors], schema=schema))
             start += len(rows)
     return empty

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 from ..errors import InputError, StoreError
 from .atomic import replace_file
+from .text_notes import is_text_table
 
 __all__ = ["Location", "Remote", "for_arrow", "is_address", "locate", "replacing"]
 
@@ -146,7 +147,11 @@ def locate(text: str | os.PathLike[str] | Remote) -> Location:
 
 
 def for_arrow(path: Location) -> Any:
-    """The argument for Arrow's readers: the path, or the opened file."""
+    """The argument for Arrow's readers of Parquet: the path, the opened file, or a table in text as Parquet."""
+    if is_text_table(path):
+        from .text_tables import parquet_of
+
+        return parquet_of(path)
     return path if isinstance(path, Path) else path.open()
 
 

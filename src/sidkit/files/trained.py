@@ -22,6 +22,7 @@ from ..errors import StoreError
 from .atomic import replace_folder
 from .folder import file_inside, read_json, require_short_header
 from .manifest import MANIFEST, check_manifest, write_manifest
+from .ours import require_own_folder
 from .unfinished import unfinished_folder
 
 __all__ = ["LOG", "WEIGHTS", "TrainedFolder", "write_pretrained"]
@@ -79,14 +80,7 @@ class TrainedFolder:
 
     def check_target(self, folder: Path) -> None:
         """An error unless the folder is new, empty, or of an earlier training."""
-        if folder.exists() and not folder.is_dir():
-            raise StoreError(f"{folder} is a file; name a folder for the {self.noun}")
-        if (
-            folder.is_dir()
-            and any(folder.iterdir())
-            and not any((folder / name).exists() for name in (self.facts, LOG))
-        ):
-            raise StoreError(f"{folder} holds other files; name an empty folder for the {self.noun}")
+        require_own_folder(folder, self.noun, self.facts, LOG)
 
     def _hint(self, folder: Path) -> str:
         """What can be read or resumed in place of a folder without a trained network."""

@@ -15,7 +15,7 @@ from ..data.bad_rows import list_bad_rows
 from ..data.embeddings import open_embeddings, without
 from ..data.formats.parquet_file import empty_ids
 from ..data.kept import read_kept, read_kept_file
-from ..data.listing import is_parquet
+from ..data.listing import is_table
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..progress import Progress
@@ -79,7 +79,7 @@ def encode_file(task: EncodeTask, fitted: FittedTokenizer, device: str, progress
     finished = _rows_if_finished(task)
     if finished is not None:
         return finished, True
-    ids = empty_ids(task.path, task.id_column) if is_parquet(task.path) else None
+    ids = empty_ids(task.path, task.id_column) if is_table(task.path) else None
     codes = np.empty((0, len(fitted.sizes)), np.int32)
     if ids is None:
         ids, codes, more = _encoded(task, fitted, device, progress)

@@ -9,10 +9,10 @@ from math import exp
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..errors import SpecError
-from ..files.address import Location, replacing
+from ..files.address import Location
+from ..files.table_formats import table_writer
 from ..sids.table import SidTable
 from ..sids.trie import Trie
 
@@ -70,14 +70,14 @@ def _ranked(
 def write_recommendations(
     path: Location, table: SidTable, users: Any, name: str, lists: Iterable[Sequence[Recommendation]]
 ) -> int:
-    """A Parquet file with a row per recommendation: user, rank, item_id, sid and probability; how many there are.
+    """A file with a row per recommendation: user, rank, item_id, sid and probability; how many there are.
 
     users: a pyarrow array, as long as there are lists; name: of their column.
     """
     kinds = {name: users.type, "rank": pa.int32(), "item_id": table.ids.type, "sid": pa.string()}
-    schema = pa.schema([*kinds.items(), ("probability", pa.float32())])
+    schema = pa.schema([*kinds.items(), ("probability", pa.float32())], {"sidkit.table": "recommendations"})
     total, flat = 0, ((user, rank, one) for user, ranked in enumerate(lists) for rank, one in enumerate(ranked, 1))
-    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    with table_writer(path, schema, compression="zstd") as write:
         while rows := list(islice(flat, AT_ONCE)):
             columns = [
                 users.take(pa.array([user for user, _, _ in rows])),
@@ -86,6 +86,6 @@ def write_recommendations(
                 pa.array([table.template.write(one.sid) for _, _, one in rows], pa.string()),
                 pa.array([one.probability for _, _, one in rows], pa.float32()),
             ]
-            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+            write(pa.Table.from_arrays(columns, schema=schema))
             total += len(rows)
     return total

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import StoreError
 from ..files.atomic import replace_file
+from ..files.ours import MARK, ForeignFolderError
 from .store import RETRIEVER
 
 __all__ = ["SEEDS", "SeedSummary", "check_seeds_folder", "means_and_stds", "seed_folder", "seeds_in"]
@@ -85,7 +86,7 @@ def check_seeds_folder(folder: Path, seeds: Sequence[int]) -> None:
     if not names:
         return
     trained = {name for name in names if re.fullmatch(r"seed-\d+", name)}
-    if RETRIEVER.facts in names or not trained | names & {SEEDS}:
-        raise StoreError(f"{folder} holds other files; name an empty folder for the retrievers")
+    if RETRIEVER.facts in names or not trained | names & {SEEDS, MARK}:
+        raise ForeignFolderError(f"{folder} holds other files; name an empty folder for the retrievers")
     if others := sorted(trained - {seed_folder(folder, seed).name for seed in seeds}):
         raise StoreError(f"{folder} holds {', '.join(others)} of another training; name another folder or remove them")

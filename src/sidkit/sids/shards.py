@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..data.listing import files_of, is_parquet, readable
+from ..data.listing import files_of, is_table, readable
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..files.seal import check_seal
@@ -56,7 +56,7 @@ class SidShards:
 def holds_sids(path: str | PathLike[str]) -> bool:
     """Whether the files at a path are of SIDs: Parquet with the columns item_id and codes."""
     first = files_of(path, nested=True)[0]
-    if not is_parquet(first):
+    if not is_table(first):
         return False
     with readable(first):
         return set(COLUMNS) <= set(pq.read_schema(for_arrow(first)).names)

@@ -21,6 +21,8 @@ from ..data.ids import one_array, require_unique
 from ..errors import InputError, SpecError
 from ..files.address import Remote, locate, replacing
 from ..files.seal import BLANK_SEAL, seal
+from ..files.table_formats import table_writer
+from ..files.text_notes import is_text_table
 from .origin import ORIGIN, Origin
 from .prefixes import PrefixIndex
 from .read import read_codes
@@ -140,13 +142,23 @@ class SidTable:
                 file.add_key_value_metadata(BLANK_SEAL)
             seal(temporary)
 
+    def to_file(self, path: str | Path | Remote, template: Template | str | None = None, more: Any = None) -> None:
+        """Write as the ending of the name says: .csv, .tsv, .jsonl, and Parquet otherwise; `from_parquet` reads all."""
+        where = locate(path)
+        if not is_text_table(where):
+            self.to_parquet(where, template, more=more)
+            return
+        with table_writer(where, self._part(0, 0, template, more).schema) as write:
+            for start in range(0, len(self), ROW_GROUP):
+                write(self._part(start, start + ROW_GROUP, template, more))
+
     @classmethod
     def from_parquet(cls, path: str | PathLike[str], sizes: Sequence[int] | None = None) -> SidTable:
         """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
 
         How its SIDs are written comes from the file too, or is taken to be by letters. A file that contains its
         checksum, as `to_parquet` writes it, is verified.
-        path: what `to_parquet` or `sidkit encode` wrote: a file, a folder, a glob pattern, or s3://bucket/sids.
+        path: what `to_parquet`, `to_file` or `sidkit encode` wrote: a file, a folder, a glob pattern, or s3://bucket/sids.
         """
         table = read_codes(path)
         codes = code_matrix(table.column("codes"), str(path))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import SpecError, StoreError
 from ..files.folder import FolderFormat
+from ..files.ours import require_own_folder
 from ..stages.stage import Fitted, Stage, require_stages
 from .spec import from_plain, to_plain
 
@@ -52,10 +53,7 @@ class StoredTokenizer:
 
 def check_target(path: Path) -> None:
     """An error if a tokenizer cannot be written here without losing something else."""
-    if path.is_file():
-        raise StoreError(f"{path} is a file; name a folder to write the tokenizer to")
-    if path.is_dir() and any(path.iterdir()) and not _names_our_format(path / FORMAT.config):
-        raise StoreError(f"{path} holds other things and no tokenizer; name a new or empty folder")
+    require_own_folder(path, "tokenizer", *([FORMAT.config] if _names_our_format(path / FORMAT.config) else []))
 
 
 def _names_our_format(config: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import InputError
-from ..options import Device, Json, Output
+from ..options import Device, Force, Json, Output
 from ..outputs import require_folder
 from ..parsing import require_seed
 from .shared import ShopFolder, shop_table
@@ -67,6 +67,7 @@ def align(
     ] = 0.5,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same alignment")] = 0,
     device: Device = "auto",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search align shop --items-embeddings items-emb.parquet --queries-embeddings queries-emb.parquet -o aligned
@@ -85,7 +86,8 @@ def align(
 
     sidkit embed keywords.parquet --text keyword --id-column keyword --encoder items-emb.encoder -o keywords-emb.parquet
     """
-    from ...search.align import AlignPlan
+    from ...files.ours import require_own_folder
+    from ...search.align import FOLDER, AlignPlan
     from ...search.align_job import align as align_shop
     from ...search.align_job import write_aligned
     from ...search.pairs import PairOptions
@@ -98,7 +100,7 @@ def align(
         epochs=epochs, patience=patience, learning_rate=learning_rate, **options,
     )  # fmt: skip
     pairs = PairOptions(order_weight, per_query, per_item, per_session, neighbours)
-    require_folder(output)
+    require_folder(output, lambda folder: require_own_folder(folder, "alignment", FOLDER), force)
     log = shop_table(shop, "log", ("query", "clicked"), ("ordered", "user", "session", "split"))
     items = shop_table(shop, "items", ("item_id",), ("text", "keywords"))
     queries = shop_table(shop, "queries", ("query_id", "query", "train_records"))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..options import Force
 from ..outputs import require_folder
 from ..parsing import require_seed
 
@@ -14,6 +15,7 @@ def demo(
     items: Annotated[int, typer.Option("--items", help="Items of the shop")] = 1500,
     rows: Annotated[int, typer.Option("--rows", help="Searches in its log")] = 8000,
     seed: Annotated[int, typer.Option("--seed", help="Another seed makes another shop")] = 0,
+    force: Force = False,
 ) -> None:
     """sidkit search demo
 
@@ -25,12 +27,14 @@ def demo(
 
     need("torch", "search", "the demo of search")
     from ...demo.search import run_search_demo
+    from ...files.ours import claim, require_own_folder
     from ..printing import command_line, print_rows
     from ..terminal import Terminal
     from .print_evaluation import print_evaluation
 
     require_seed(seed)
-    require_folder(output)
+    require_folder(output, lambda folder: require_own_folder(folder, "demo"), force)
+    claim(output)
     with Terminal() as progress:
         made = run_search_demo(output, items, rows, seed, progress)
     print_evaluation(made.evaluation)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..options import BadRows, Device, Json
+from ..options import BadRows, Device, Force, Json
 from .options import Bad
 from .shared import Model, ShopFolder, ranking_options
 
@@ -19,7 +19,7 @@ def evaluate(
         typer.Option("--vectors", help="Output of `sidkit search align`: adds its nearest neighbours to the table"),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Parquet file for the rank of every pair under every system")
+        Path | None, typer.Option("--output", "-o", help="File for the rank of every pair by every system")
     ] = None,
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs per query [default: as trained]")] = None,
     per_sid: Annotated[int, typer.Option("--per-sid", help="Maximum number of items per SID")] = 5,
@@ -32,6 +32,7 @@ def evaluate(
     ] = True,
     bad_rows: Bad = BadRows.error,
     device: Device = "auto",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search evaluate run/ shop --vectors aligned
@@ -50,14 +51,13 @@ def evaluate(
     from ...search.model.model import SearchModel
     from ...search.read.left_out import LeftOut
     from ...search.shop import Shop
-    from ..outputs import require_file, require_parquet
+    from ..outputs import TABLES, require_file
     from ..terminal import Terminal
     from .print_evaluation import print_evaluation
 
     ranking = ranking_options(per_sid, cut, score, availability)
     if output is not None:
-        require_parquet(output)
-        require_file(output)
+        require_file(output, endings=TABLES, force=force)
     loaded = replace(SearchModel.load(model, device), ranking=ranking)
     left_out = LeftOut(model.parent / f"{model.name}.left-out.tsv", bad_rows is BadRows.drop)
     data = data_of(loaded, Shop.open(shop), left_out)
@@ -82,9 +82,8 @@ def evaluate(
 def _write_ranks(result: Any, data: Any, output: Path) -> None:
     """kind, query_id, item_id, intent, and a column for every system: the rank, 0 where the item is not found."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    from ...files.atomic import replace_file
+    from ...files.table_formats import write_table
 
     tables = []
     for kind, test in result.tests.items():
@@ -92,5 +91,4 @@ def _write_ranks(result: Any, data: Any, output: Path) -> None:
         columns = {"kind": pa.array([kind] * len(test)), "query_id": pairs.column("query_id")}
         columns |= {"item_id": pairs.column("item_id"), "intent": pairs.column("intent")}
         tables.append(pa.table({**columns, **{name: pa.array(ranks) for name, ranks in result.ranks[kind].items()}}))
-    with replace_file(output) as temporary:
-        pq.write_table(pa.concat_tables(tables), temporary)
+    write_table(output, pa.concat_tables(tables).replace_schema_metadata({"sidkit.table": "ranks"}))

@@ -63,6 +63,7 @@ def run_reader(
     as_json: bool,
     *inputs: str | Path | None,
     resume: bool = False,
+    force: bool = False,
 ) -> None:
     """Read and print what was written. inputs: files that the output must not replace."""
     from ...files.unfinished import Unfinished
@@ -70,8 +71,7 @@ def run_reader(
     from ..terminal import Terminal
     from .printing import print_shop
 
-    require_folder(output)
-    require_shop_folder(output, *inputs)
+    require_folder(output, lambda folder: require_shop_folder(folder, *inputs), force, quiet=resume)
     with Unfinished(output, resume) as scratch, Terminal() as progress:
         facts = read(scratch, progress)
     print_shop(output, facts, as_json, options.left_out(output).listing)

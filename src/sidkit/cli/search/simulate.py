@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import Json, Output
+from ..options import Force, Json, Output
 from ..outputs import require_folder
 from ..parsing import require_seed
 
@@ -33,6 +33,7 @@ def simulate(
     layout: Annotated[
         WrittenAs, typer.Option("--layout", help="Write a shop, or the files that KuaiSearch is released as")
     ] = WrittenAs.shop,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search simulate -o shop/ --items 2000
@@ -43,16 +44,16 @@ def simulate(
     """
     from ...search.shop.write import require_shop_folder
     from ...search.simulate import ShopPlan, simulate_shop
-    from ...search.simulate.released import write_released
+    from ...search.simulate.released import require_released_folder, write_released
     from ..printing import command_line
     from ..terminal import Terminal
     from .printing import print_shop
 
     require_seed(seed)
-    require_folder(output)
+    check = require_shop_folder if layout is WrittenAs.shop else require_released_folder
+    require_folder(output, check, force)
     plan = ShopPlan.of(items, rows, users, seed=seed, test_share=test_share, pairs=pairs)
     if layout is WrittenAs.shop:
-        require_shop_folder(output)
         with Terminal() as progress:
             facts = simulate_shop(output, plan, progress)
         print_shop(output, facts, as_json)

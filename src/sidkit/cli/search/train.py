@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import SpecError
-from ..options import BadRows, Device, Json, Output
+from ..options import BadRows, Device, Force, Json, Output
 from ..outputs import require_folder
 from ..parsing import require_seed
 from .options import Bad
@@ -78,6 +78,7 @@ def train(
     bad_rows: Bad = BadRows.error,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --epochs 1,1,2
@@ -119,8 +120,7 @@ def train(
         **options,
     )  # fmt: skip
     item_embeddings = _item_embeddings(item_vectors, history_vectors)
-    require_folder(output)
-    SEARCH_MODEL.check_target(output)
+    require_folder(output, SEARCH_MODEL.check_target, force, quiet=resume)
     query_encoder, fitted = _parts(tokenizer, alignment, encoder)
     tables = SidTable.from_parquet(item_sids), SidTable.from_parquet(query_sids)
     left_out = LeftOut(output.parent / f"{output.name}.left-out.tsv", bad_rows is BadRows.drop)

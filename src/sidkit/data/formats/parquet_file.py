@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import InputError
-from ...files.address import Location
+from ...files.address import Location, for_arrow
+from ...files.text_notes import is_text_table
 from ..columns import ID, VECTORS, Chosen, FileColumns, choose, choose_name, missing
 from ..ids import is_id_type
 from ..listing import readable
@@ -111,11 +112,11 @@ def empty_ids(path: Location, id_column: str | None) -> Any:
 
 @contextmanager
 def _opened(path: Location) -> Iterator[Any]:
-    if isinstance(path, Path):
+    if isinstance(path, Path) and not is_text_table(path):
         with pq.ParquetFile(path, buffer_size=READ, pre_buffer=False) as file:
             yield file
         return
-    with path.open() as remote, pq.ParquetFile(remote, pre_buffer=True) as file:  # few large requests
+    with for_arrow(path) as opened, pq.ParquetFile(opened, pre_buffer=True) as file:  # few large requests
         yield file
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from ...files.ours import MADE_BY
 from .chart import Figure, Panel
 from .layout import height_of, lay_out
 from .marks import WIDTH, Dots, Label, Mark, Polyline, Rect
@@ -50,8 +51,8 @@ def figure_svg(figure: Figure) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}"><style>{STYLE}{tone_rules(COLOURS)}</style><rect width="100%" height="100%" fill="#fff"/>'
-        f"{panels}</svg>\n"
+        f'height="{height:g}"><metadata>{MADE_BY}</metadata><style>{STYLE}{tone_rules(COLOURS)}</style>'
+        f'<rect width="100%" height="100%" fill="#fff"/>{panels}</svg>\n'
     )
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from ...errors import InputError, StoreError
 from ...files.atomic import replace_folder
+from ...files.ours import require_own_folder
 from ...progress import Progress, Silent
 from ..split import PairDraw
 from .counts import EVENTS, ItemCounters, QueryCounts, UserSet
@@ -63,8 +64,7 @@ def require_shop_folder(output: Path, *inputs: str | Path | None) -> None:
     for one in inputs:
         if one is not None and output.resolve() in (Path(one).resolve(), *Path(one).resolve().parents):
             raise StoreError(f"{one} is read from {output}; write to another folder")
-    if not (output / FACTS).is_file() and any(output.iterdir()):
-        raise StoreError(f"{output} has files in it and is no shop; name another folder to write")
+    require_own_folder(output, "shop", FACTS)
 
 
 def write_shop(output: Path, draft: Draft, progress: Progress | None = None) -> dict[str, Any]:

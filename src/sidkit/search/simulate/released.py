@@ -10,21 +10,26 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...errors import StoreError
 from ...files.atomic import replace_folder
+from ...files.ours import require_own_folder
 from ...progress import Progress, Silent
 from .make import ShopPlan, Simulation
 
-__all__ = ["write_released"]
+__all__ = ["require_released_folder", "write_released"]
 
 TABLES = ("items", "recall", "rank", "users")
 UNKNOWN = "UNKNOWN"
 
 
+def require_released_folder(output: Path) -> None:
+    """An error for a folder with other files than those that `write_released` writes."""
+    if output.is_dir() and {entry.name for entry in output.iterdir()} - set(TABLES):
+        require_own_folder(output, "data of KuaiSearch")
+
+
 def write_released(output: Path, plan: ShopPlan, progress: Progress | None = None) -> dict[str, int]:
     """Write items, recall, rank and users, each as FOLDER/train.jsonl; how many lines each has."""
-    if output.is_dir() and {entry.name for entry in output.iterdir()} - set(TABLES):
-        raise StoreError(f"{output} has other files in it; name another folder to write")
+    require_released_folder(output)
     progress = progress or Silent()
     made, lines, prices = Simulation(plan), {}, list[float]()
 

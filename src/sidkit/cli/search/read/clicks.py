@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ...options import BadRows, Json, Output
+from ...options import BadRows, Force, Json, Output
 from ..options import (
     Bad,
     DrawnShare,
@@ -51,6 +51,7 @@ def clicks(
     count_column: Annotated[
         str | None, typer.Option("--count-column", help="Column of counts [default: detected, else 1 each]")
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search read clicks --items shop/items.parquet --clicks shop/click.parquet -o clicked/
@@ -67,4 +68,5 @@ def clicks(
         query_text_column, count_column,
     )  # fmt: skip
     options = reader_options(test_share, None, pairs, seed, unknown, bad_rows)
-    run_reader(partial(read_clicks, files, output, options), output, options, as_json, items, clicks, queries)
+    read, inputs = partial(read_clicks, files, output, options), (items, clicks, queries)
+    run_reader(read, output, options, as_json, *inputs, force=force)

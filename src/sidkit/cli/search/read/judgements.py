@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ...options import BadRows, Json, Output
+from ...options import BadRows, Force, Json, Output
 from ..options import (
     Bad,
     DrawnShare,
@@ -51,6 +51,7 @@ def judgements(
         str | None, typer.Option("--label-column", help="Column of labels [default: detected]")
     ] = None,
     split_column: SplitColumn = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search read judgements --items shop/items.parquet --judgements shop/order.parquet -o judged/
@@ -70,4 +71,5 @@ def judgements(
     )  # fmt: skip
     options = reader_options(test_share, None, pairs, seed, unknown, bad_rows)
     inputs = (items, judgements, queries)
-    run_reader(partial(read_judgements, files, output, options), output, options, as_json, *inputs)
+    read = partial(read_judgements, files, output, options)
+    run_reader(read, output, options, as_json, *inputs, force=force)

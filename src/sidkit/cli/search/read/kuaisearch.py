@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ....errors import InputError
-from ...options import BadRows, Json, Output
+from ...options import BadRows, Force, Json, Output
 from ..options import Bad, Pairs, Seed, Unknown, reader_options, run_reader
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def kuaisearch(
     unknown: Unknown = BadRows.error,
     bad_rows: Bad = BadRows.error,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a read that was stopped")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search read kuaisearch kuaisearch/ -o shop/
@@ -54,4 +55,4 @@ def kuaisearch(
         except InputError as error:
             raise InputError(f"{error}. What was read is kept; --resume does not read it again") from error
 
-    run_reader(read, output, options, as_json, folder, resume=resume)
+    run_reader(read, output, options, as_json, folder, resume=resume, force=force)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ...options import BadRows, Json, Output
+from ...options import BadRows, Force, Json, Output
 from ..options import (
     Bad,
     IdColumn,
@@ -62,6 +62,7 @@ def log(
         str | None, typer.Option("--time-column", help="Column of times: integers or timestamps [default: detected]")
     ] = None,
     split_column: SplitColumn = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search read log --items shop/items.parquet --log shop/log.parquet -o again/
@@ -92,4 +93,5 @@ def log(
         log,
         queries,
         users,
+        force=force,
     )
