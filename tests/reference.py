@@ -110,3 +110,25 @@ def rq_kmeans(X, sizes, init, iterations=25, normalize=True):
         rows = [norm(r) for r in rows] if normalize else rows
     assert len(codebooks) == len(sizes)
     return codebooks, codes
+
+
+def decode(codes, codebooks, keep, mean=None):
+    """What codes stand for where rows and residuals have length one: each level scaled back by what is left of it."""
+
+    def back(c, rest):
+        square = dot(c, c)
+        along = (1 - keep) * dot(rest, c) / square if square > 0 else 0.0
+        scale = math.sqrt(max(0.0, 1 - square))
+        return [y + scale * (x - along * y) for x, y in zip(rest, c, strict=True)]
+
+    out = []
+    for z in codes:
+        x = [0.0] * len(codebooks[0][0])
+        for level in reversed(range(len(z))):
+            x = back(codebooks[level][z[level]], x)
+        if mean is not None:
+            square, along = dot(mean, mean), dot(x, mean)
+            x = [v - along / square * m for v, m in zip(x, mean, strict=True)]
+            x = [m + math.sqrt(1 - square) * v for v, m in zip(x, mean, strict=True)]
+        out.append(x)
+    return out

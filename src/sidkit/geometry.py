@@ -12,7 +12,7 @@ import numpy as np
 
 Array: TypeAlias = Any  # an (n, d) numpy array or torch tensor
 
-__all__ = ["Array", "expected_abs_cosine", "residual", "squared_length", "unit", "vanishing"]
+__all__ = ["Array", "expected_abs_cosine", "residual", "restored", "squared_length", "unit", "vanishing"]
 
 
 def squared_length(x: Array) -> Array:
@@ -50,6 +50,21 @@ def residual(r: Array, c: Array, keep: float) -> Array:
         left = r - (keep + (1.0 - keep) * share) * c
     survives = squared_length(left) > vanishing(r.dtype) ** 2 * squared_length(r)
     return left * survives
+
+
+def restored(c: Array, rest: Array, keep: float) -> Array:
+    """A row of length one that chose c, as far as c and an estimate of its residual tell.
+
+        r^ = c + sqrt(1 - |c|^2) [rest - (1 - keep) (rest.c / |c|^2) c]
+
+    The inverse of `unit(residual(r, c, keep))`, whose lengths no code contains: where c is the mean of its rows, r.c is
+    |c|^2 on average, so that sqrt(1 - |c|^2) is what is left of a row of length one. A residual that c was projected
+    out of has nothing along c. A zero rest gives c itself, the mean of the rows that chose it.
+    """
+    length = squared_length(c)
+    if keep != 1.0:
+        rest = rest - (1.0 - keep) * ((rest * c).sum(axis=-1, keepdims=True) / (length + (length == 0))) * c
+    return c + (1.0 - length).clip(min=0.0) ** 0.5 * rest
 
 
 def expected_abs_cosine(d: int) -> float:

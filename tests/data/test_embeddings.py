@@ -272,7 +272,7 @@ def test_pt_holds_a_tensor_or_names_them(tmp_path):
     assert source.dtype == np.float64
     assert source.ids.to_pylist() == IDS
     torch.save({"a": x, "b": x}, tmp_path / "x.pt")
-    with refused(re.escape("no array 'embedding' in x.pt (arrays: a, b); did you mean --column")):
+    with refused(re.escape("no array 'embedding' in x.pt (arrays: a, b); did you mean column=")):
         open_embeddings(tmp_path / "x.pt")
     torch.save({"embedding": x.to(torch.complex64)}, tmp_path / "x.pt")
     with refused("'embedding' in x.pt holds complex64; expected float16"):
@@ -432,11 +432,11 @@ def test_ids_of_other_types_are_refused(tmp_path):
 
 def test_a_missing_vector_column_is_answered_with_the_likely_one(tmp_path):
     path = table(tmp_path / "items.parquet", id=IDS, title=IDS, emb=vectors(X))
-    wanted = "no column 'embedding' in items.parquet (columns: id, title, emb); did you mean --column emb?"
+    wanted = "no column 'embedding' in items.parquet (columns: id, title, emb); did you mean column='emb'?"
     with refused(f"^{re.escape(wanted)}$"):
         open_embeddings(path, column="embedding")
     path = table(tmp_path / "items.parquet", id=IDS, text_a=vectors(X), text_b=vectors(X))
-    with refused(re.escape("(columns: id, text_a, text_b); did you mean --column text_")):
+    with refused(re.escape("(columns: id, text_a, text_b); did you mean column='text_")):
         open_embeddings(path)
     path = table(tmp_path / "items.parquet", id=IDS, title=IDS)
     with refused(re.escape("no column 'embedding' in items.parquet (columns: id, title)") + "$"):
@@ -445,17 +445,17 @@ def test_a_missing_vector_column_is_answered_with_the_likely_one(tmp_path):
 
 def test_a_missing_id_column_is_answered_with_the_likely_one(tmp_path):
     path = table(tmp_path / "items.parquet", price=np.ones(10), code=IDS, emb=vectors(X))
-    wanted = "no column 'item_id' in items.parquet (columns: price, code, emb); did you mean --id-column code?"
+    wanted = "no column 'item_id' in items.parquet (columns: price, code, emb); did you mean id_column='code'?"
     with refused(f"^{re.escape(wanted)}$"):
         open_embeddings(path)
-    with refused(re.escape("no column 'cod' in items.parquet") + ".*--id-column code"):
+    with refused(re.escape("no column 'cod' in items.parquet") + ".*id_column='code'"):
         open_embeddings(path, id_column="cod")
 
 
 def test_the_likely_id_column_is_unique_and_no_text(tmp_path):
     others = {"title": IDS, "words": [f"{i} red mugs" for i in range(10)], "emb": vectors(X)}
     path = table(tmp_path / "items.parquet", **others, group=["a", "b"] * 5, code=range(10))
-    with refused(re.escape("emb, group, code); did you mean --id-column code?") + "$"):
+    with refused(re.escape("emb, group, code); did you mean id_column='code'?") + "$"):
         open_embeddings(path)
     path = table(tmp_path / "items.parquet", **others, group=["a", "b"] * 5)
     with refused(re.escape("(columns: title, words, emb, group)") + "$"):
@@ -468,10 +468,10 @@ def test_missing_arrays_are_answered_likewise(tmp_path):
     np.savez(tmp_path / "x.npz", a=X, b=X, k=np.arange(10))
     with refused(re.escape("no array 'embedding' in x.npz (arrays: a, b, k); did you mean")):
         open_embeddings(tmp_path / "x.npz")
-    with refused(re.escape("no array 'kk' in x.npz (arrays: a, b, k); did you mean --id-column k?")):
+    with refused(re.escape("no array 'kk' in x.npz (arrays: a, b, k); did you mean id_column='k'?")):
         open_embeddings(tmp_path / "x.npz", column="a", id_column="kk")
     np.save(tmp_path / "x.npy", X)
-    with refused("x.npy holds one array without a name; leave out --id-column sku"):
+    with refused("x.npy holds one array without a name; leave out id_column sku"):
         open_embeddings(tmp_path / "x.npy", id_column="sku")
 
 
@@ -546,7 +546,7 @@ def test_files_of_different_types_are_named_at_open(tmp_path):
     with refused("'item_id' is of int64 in b.parquet, but of string in a.parquet"):
         open_embeddings(tmp_path / "parts")
     parquet(tmp_path / "parts" / "b.parquet", X[6:], IDS[6:], id_column="sku")
-    with refused(r"no column 'item_id' in b.parquet .*--id-column sku"):
+    with refused(r"no column 'item_id' in b.parquet .*id_column='sku'"):
         open_embeddings(tmp_path / "parts")
 
 

@@ -37,7 +37,7 @@ def chosen(sequences):
 
 def test_without_a_time_events_keep_the_order_of_the_file_only_if_told_so(tmp_path):
     path = written(tmp_path, user=["v", "u", "v"], item=["c", "b", "a"])
-    with pytest.raises(InputError, match=r"no time column .*--time-column, or take the order .* --file-order"):
+    with pytest.raises(InputError, match=r"no time column .*time_column, or take the order .* file_order=True"):
         read_sequences(path, IDS)
     sequences = read_sequences(path, IDS, columns=SequenceColumns(file_order=True))
     assert lists(sequences) == [[2, 0], [1]]
@@ -72,8 +72,8 @@ def test_times_of_any_name_and_form_give_the_order(tmp_path, times):
 def test_times_that_tell_no_order_are_refused(tmp_path):
     for times, message in (
         ({"reviewTime": ["05 3, 2014"] * 4}, r"neither numbers nor ISO 8601 \(the first is '05 3, 2014'\)"),
-        ({"time": [7, 7, 7, 7]}, r"the same 'time', which tells no order; .*--file-order"),
-        ({"a": SECONDS, "b": SECONDS}, r"name it with --time-column \(a or b\)"),
+        ({"time": [7, 7, 7, 7]}, r"the same 'time', which tells no order; .*file_order=True"),
+        ({"a": SECONDS, "b": SECONDS}, r"name it with time_column \(a or b\)"),
         ({"time": [0.5, float("nan"), 1, 2]}, "some are not a number"),
         ({"time": [True, False, True, False]}, "'time' in .* is bool; times must be timestamps or numbers"),
     ):
@@ -86,9 +86,9 @@ def test_columns_of_events_can_be_named(tmp_path):
     named = SequenceColumns(item="thing", user="who", time="b")
     assert lists(read_sequences(path, IDS, columns=named)) == [[2, 2], [1, 0]]
     for wrong, message in (
-        (SequenceColumns(item="thin"), r"no column 'thin' .*--item-column thing"),
-        (SequenceColumns(user="w"), r"no column 'w' .*--user-column who"),
-        (SequenceColumns(time="tim"), r"no column 'tim' .*--time-column time"),
+        (SequenceColumns(item="thin"), r"no column 'thin' .*item_column='thing'"),
+        (SequenceColumns(user="w"), r"no column 'w' .*user_column='who'"),
+        (SequenceColumns(time="tim"), r"no column 'tim' .*time_column='time'"),
     ):
         with pytest.raises(InputError, match=message):
             read_sequences(path, IDS, columns=wrong)
@@ -109,7 +109,7 @@ def test_users_are_found_by_ids_that_repeat(tmp_path):
     events = {"item": ["a", "b", "c", "a"], "time": [4, 3, 2, 1]}
     sequences = read_sequences(written(tmp_path, who=["u", "v", "u", "v"], rating=[1, 1, 2, 2], **events), IDS)
     assert (lists(sequences), chosen(sequences)["user"]) == ([[2, 0], [0, 1]], "who")
-    with pytest.raises(InputError, match=r"no user column .*--user-column \(who or whom\)"):
+    with pytest.raises(InputError, match=r"no user column .*user_column \(who or whom\)"):
         read_sequences(written(tmp_path, who=[1, 2, 1, 2], whom=[1, 2, 1, 2], **events), IDS)
 
 
@@ -118,9 +118,9 @@ def test_options_that_exclude_each_other_are_refused(tmp_path):
         with pytest.raises(SpecError, match="give one of them"):
             SequenceColumns(**options)
     path = written(tmp_path, items=[["a"]], user=[1], time=[2])
-    with pytest.raises(SpecError, match="has lists of items, in order; leave out --time-column"):
+    with pytest.raises(SpecError, match="has lists of items, in order; leave out time_column"):
         read_sequences(path, IDS, columns=SequenceColumns(time="time"))
-    with pytest.raises(SpecError, match="has lists of items; name it with --sequence-column"):
+    with pytest.raises(SpecError, match="has lists of items; name it with sequence_column"):
         read_sequences(path, IDS, columns=SequenceColumns(item="items"))
 
 
@@ -143,7 +143,7 @@ def test_a_column_can_be_named(tmp_path):
 def test_what_cannot_be_used_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none\.parquet"):
         read_sequences(tmp_path / "none.parquet", IDS)
-    with pytest.raises(InputError, match=r"no column 'items' .*did you mean --sequence-column itemz"):
+    with pytest.raises(InputError, match=r"no column 'items' .*did you mean sequence_column='itemz'"):
         read_sequences(written(tmp_path, itemz=[["q"]]), IDS)
     with pytest.raises(InputError, match="no user column"):
         read_sequences(written(tmp_path, item_id=["a", "b"]), IDS)

@@ -107,7 +107,7 @@ def test_bad_requests_are_refused_before_any_work(monkeypatch, tmp_path):
     with pytest.raises(StoreError, match="no such encoder folder"):
         encoder.load(tmp_path / "none")
     monkeypatch.setattr("sidkit.embed.wordllama.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"sidkit\[embed\].*--model tfidf needs nothing"):
+    with pytest.raises(MissingExtraError, match=r"sidkit\[embed\].*model='tfidf' needs nothing"):
         encoder.choose("wordllama")
 
 

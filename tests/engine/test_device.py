@@ -39,7 +39,7 @@ def test_every_way_to_name_a_device(monkeypatch):
             device.find_device(name)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert (device.find_device("auto"), device.find_device("cpu")) == ("cpu", "cpu")
-    with pytest.raises(SpecError, match="there is no CUDA device here; use --device cpu"):
+    with pytest.raises(SpecError, match="there is no CUDA device here; use device='cpu'"):
         device.find_device("cuda:1")
 
 
@@ -49,7 +49,7 @@ def test_a_device_that_is_not_there_is_named(monkeypatch):
         sidkit.prq_kmeans((4,)).fit(X, device="tpu")
     monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(sidkit.SidkitError, match="there is no CUDA device here; use --device cpu"):
+    with pytest.raises(sidkit.SidkitError, match="there is no CUDA device here; use device='cpu'"):
         sidkit.prq_kmeans((4,)).fit(X, device="cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -73,4 +73,4 @@ def test_nothing_to_judge_by_and_other_ids_are_errors(shop, tmp_path):
         (("--embeddings", tmp_path / "x.npy"), "are these the same ids?"),
         (("--items", shop / "items.parquet", "--category", "categry"), "did you mean 'category'"),
     ):
-        assert message in str(run("judge", shop / "sids.parquet", *arguments).exception)
+        assert message in run("judge", shop / "sids.parquet", *arguments).exception.typed

@@ -218,7 +218,7 @@ class TestErrors:
         with pytest.raises(StoreError, match=r"no trained retriever: no retriever\.json in it$"):
             Retriever.load(tmp_path)
         (tmp_path / "run.unfinished").mkdir()
-        with pytest.raises(StoreError, match=r"run\.unfinished can be trained on with --resume"):
+        with pytest.raises(StoreError, match=r"run\.unfinished can be trained on with resume=True"):
             Retriever.load(tmp_path / "run")
 
     def test_histories_of_unknown_or_no_items_are_refused(self, trained):
@@ -254,7 +254,7 @@ class TestErrors:
     def test_a_gpu_that_is_not_there_is_named(self, tmp_path):
         if torch.cuda.is_available():
             pytest.skip("there is one")
-        with pytest.raises(SpecError, match="there is no CUDA device here; use --device cpu"):
+        with pytest.raises(SpecError, match="there is no CUDA device here; use device='cpu'"):
             Retriever.load(tmp_path, "cuda")
 
 

@@ -232,4 +232,4 @@ class TestCommands:
     )
     def test_options_that_exclude_each_other(self, files, tmp_path, words, message):
         result = self.run("train", *files, "-o", tmp_path / "run", *words, code=1)
-        assert message in str(result.exception)
+        assert message in result.exception.typed

@@ -239,7 +239,7 @@ def test_the_command_mixes_keywords_in(tmp_path, monkeypatch):
     assert np.array_equal(loaded.queries(x, ["red thing", "thing"])[1], loaded.query(x)[1])
     write_vectors("keywords-emb.parquet", "item_id", [1, 2], np.ones((2, D), "f4"))
     done = CliRunner().invoke(app, ["search", "align", "shop", *files, "-o", "aligned", *options])
-    assert "must be the keywords; embed them with --id-column keyword" in str(done.exception)
+    assert "must be the keywords; embed them with --id-column keyword" in done.exception.typed
 
 
 def test_a_loss_that_is_no_number_ends_the_training(shop):

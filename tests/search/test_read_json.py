@@ -61,7 +61,7 @@ def test_fields_that_a_line_lacks_are_null(tmp_path):
 def test_a_line_that_cannot_be_read_is_named_by_file_and_number(tmp_path, line, reason, size):
     path = write_lines(tmp_path / "rows.jsonl", [*ROWS[:17], line, *ROWS[17:]])
     with pytest.raises(
-        InputError, match=rf"line 18 of .*rows\.jsonl {reason}.*; --bad-rows drop leaves such lines out"
+        InputError, match=rf"line 18 of .*rows\.jsonl {reason}.*; bad_rows='drop' leaves such lines out"
     ):
         read(parts_of(path, tmp_path / "parts", size))
     parts = parts_of(path, tmp_path / "parts", size)

@@ -112,7 +112,7 @@ def test_the_lite_release_is_read_when_asked_for(released, tmp_path):
     for name in ("items", "recall", "rank", "users"):
         (released / name).rename(released / f"{name}_lite")
     with pytest.raises(
-        InputError, match=r"no items\.jsonl and no items/\*\.jsonl in .*; it has items_lite: add --lite"
+        InputError, match=r"no items\.jsonl and no items/\*\.jsonl in .*; it has items_lite: add lite=True"
     ):
         read(released, tmp_path / "shop")
     shop, facts = read(released, tmp_path / "shop", lite=True)
@@ -154,7 +154,7 @@ def test_clicks_on_unknown_items_are_refused_or_left_out_and_listed(released, tm
     write_lines(released / "recall" / "train.jsonl", [*SEARCHES, search(25, "杯子", [5, 77, 78], [77], [77])])
     message = (
         r"recall/train\.jsonl: 2 of 10 results shown, 1 of 4 clicks, 1 of 2 orders are of items that are not among the "
-        r"items \(2 different ones, the first is 77\); --unknown drop leaves them out and lists them"
+        r"items \(2 different ones, the first is 77\); unknown='drop' leaves them out and lists them"
     )
     with pytest.raises(InputError, match=message):
         read(released, tmp_path / "shop")
@@ -178,7 +178,7 @@ def test_bad_items_and_searches_are_refused_or_left_out_and_listed(released, tmp
     assert str(caught.value) == (
         "3 of 6 items cannot be used: 2 of items/train.jsonl have no title: row 4 ('8'), row 5 ('6'); "
         "1 of items/train.jsonl have the id of an earlier item: row 3 ('5'). "
-        "--bad-rows drop leaves them out and lists them"
+        "bad_rows='drop' leaves them out and lists them"
     )
     shop, facts = read(released, tmp_path / "shop", options=ReadOptions(test_share=0.25, drop_bad_rows=True))
     assert shop.items["item_id"].to_pylist() == [5, 3, 9]

@@ -63,7 +63,7 @@ def test_a_pause_longer_than_the_gap_ends_a_session(items, tmp_path):
     assert len({first, other, third}) == 3
     _, shop = read(items, click_log(tmp_path), tmp_path / "shop", gap=3600.0)
     assert len(set(shop.log()["session"].to_pylist())) == 2
-    with pytest.raises(SpecError, match="--gap must be above 0, not 0"):
+    with pytest.raises(SpecError, match="gap must be above 0, not 0"):
         read(items, click_log(tmp_path), tmp_path / "shop", gap=0.0)
 
 
@@ -114,7 +114,7 @@ def test_columns_are_named_where_they_have_other_names(items, tmp_path):
     }  # fmt: skip
     with pytest.raises(InputError, match=r"no column 'query' in log\.parquet"):
         read(items, log, tmp_path / "x")
-    with pytest.raises(InputError, match=r"no column 'time' in log\.parquet .*did you mean --time-column"):
+    with pytest.raises(InputError, match=r"no column 'time' in log\.parquet .*did you mean time_column="):
         read(items, log, tmp_path / "x", columns={"query": "words", "item": "what"})
 
 

@@ -104,12 +104,12 @@ def test_without_a_split_queries_are_drawn_for_the_test(tmp_path, files):
 
 
 def test_labels_need_a_limit_that_they_reach(files, tmp_path):
-    with pytest.raises(SpecError, match=r"labels in judgements\.parquet run from 1\.33 to 3; give --label-min"):
+    with pytest.raises(SpecError, match=r"labels in judgements\.parquet run from 1\.33 to 3; give label_min"):
         judgements(files, tmp_path / "shop", label_min=None)
     with pytest.raises(InputError, match=r"no label in .* is at least 4; the highest is 3"):
         judgements(files, tmp_path / "shop", label_min=4.0)
     judged = write(tmp_path / "plain.parquet", query=["a", "b"], item=[0, 1])
-    with pytest.raises(SpecError, match="--label-min is about labels"):
+    with pytest.raises(SpecError, match="label_min is about labels"):
         judgements(files, tmp_path / "shop", judgements=judged, queries=None)
     _, shop = judgements(files, tmp_path / "shop", judgements=judged, queries=None, label_min=None)
     assert shop.log()["clicked"].to_pylist() in ([[0], [1]], [[1], [0]])  # without labels all are clicks
@@ -130,7 +130,7 @@ def test_bad_judgements_are_counted_and_refused_or_left_out(files, tmp_path):
         "1 of bad.parquet have a query that queries.parquet does not have: row 1 ('9'); "
         "1 of bad.parquet have no label: row 2 ('2'); "
         "1 of bad.parquet have a split that is neither 'train' nor 'test': row 3 ('1'). "
-        "--bad-rows drop leaves them out and lists them"
+        "bad_rows='drop' leaves them out and lists them"
     )
     facts, shop = judgements(files, tmp_path / "shop", ReadOptions(drop_bad_rows=True), judgements=judged)
     assert shop.log()["query"].to_pylist() == ["hole saw", "angle"]
@@ -161,7 +161,7 @@ def test_a_split_keeps_pairs_or_queries_together(files, tmp_path):
         queries = [set(part["query"].to_pylist()) for part in parts]
         assert not pairs[0] & pairs[1]
         assert bool(queries[0] & queries[1]) == (split == "pair")
-    with pytest.raises(SpecError, match="--split must be pair or query, not 'user'"):
+    with pytest.raises(SpecError, match="split must be pair or query, not 'user'"):
         clicks(files, tmp_path / "x", split="user")
 
 
@@ -182,7 +182,7 @@ def test_bad_pairs_are_counted_and_refused_or_left_out(files, tmp_path):
 
 def test_items_that_the_file_of_items_lacks_are_refused_or_left_out(files, tmp_path):
     counted = write(tmp_path / "more.parquet", query=["a", "b", "c"], item=[0, 1, 44], count=[1, 1, 9])
-    with pytest.raises(InputError, match=r"more\.parquet: 1 of 3 clicks are of items .*\(it is 44\); --unknown drop"):
+    with pytest.raises(InputError, match=r"more\.parquet: 1 of 3 clicks are of items .*\(it is 44\); unknown='drop'"):
         clicks(files, tmp_path / "shop", clicks=counted, queries=None)
     facts, _ = clicks(files, tmp_path / "shop", ReadOptions(drop_unknown=True), clicks=counted, queries=None)
     assert facts["left_out"] == [{"file": "more.parquet", "reason": "are not among the items", "rows": 1}]

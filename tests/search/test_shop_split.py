@@ -26,7 +26,7 @@ def test_records_of_one_time_alone_cannot_be_split():
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
 def test_a_share_lies_between_0_and_1(share):
-    with pytest.raises(SpecError, match="--test-share must lie between 0 and 1"):
+    with pytest.raises(SpecError, match="test_share must lie between 0 and 1"):
         time_boundary(np.arange(4), share)
 
 

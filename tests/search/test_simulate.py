@@ -247,11 +247,11 @@ def test_small_logs_are_made_too(tmp_path, rows, users):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"items": 100}, "--items must be at least 200, not 100"),
-        ({"rows": 1}, "--rows must be at least 2, not 1"),
-        ({"users": 0}, "--users must be at least 1, not 0"),
-        ({"test_share": 1.5}, "--test-share must lie between 0 and 1, not 1.5"),
-        ({"pairs": 0}, "--pairs must be at least 1, not 0"),
+        ({"items": 100}, "items must be at least 200, not 100"),
+        ({"rows": 1}, "rows must be at least 2, not 1"),
+        ({"users": 0}, "users must be at least 1, not 0"),
+        ({"test_share": 1.5}, "test_share must lie between 0 and 1, not 1.5"),
+        ({"pairs": 0}, "pairs must be at least 1, not 0"),
     ],
 )
 def test_plans_that_make_no_sense_are_refused(change, message):

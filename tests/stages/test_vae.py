@@ -861,7 +861,7 @@ def test_specs_that_make_no_sense_are_refused(make, message):
 
 
 def test_a_gpu_that_is_not_there_is_not_replaced(X):
-    with pytest.raises(SpecError, match="there is no CUDA device here; use --device cpu"):
+    with pytest.raises(SpecError, match="there is no CUDA device here; use device='cpu'"):
         small_rq().stages[0].fit(LocalRows(ArraySource(X)), Resumable(device="cuda"))
 
 

@@ -59,7 +59,7 @@ def main() -> None:
     except SidkitError as error:
         from .terminal import plain  # messages name items
 
-        print("error:", "\n".join(map(plain, str(error).split("\n"))), file=sys.stderr)
+        print("error:", "\n".join(map(plain, error.typed.split("\n"))), file=sys.stderr)
         sys.exit(1)
     except MemoryError as error:
         print(f"error: there is not enough memory: {error}", file=sys.stderr)

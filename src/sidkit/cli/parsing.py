@@ -25,12 +25,9 @@ __all__ = [
 
 def read_sizes(text: str | None) -> tuple[int, ...] | None:
     """1024-512-128 or 1024,512,128 as numbers."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.replace("-", ",").split(","))
-    except ValueError:
-        raise SpecError(f"cannot read sizes {text!r}; write them as 1024,512,128 or 1024-512-128") from None
+    from ..sids.sizes import as_sizes
+
+    return None if text is None else as_sizes(text)
 
 
 def read_options(pairs: list[str] | None) -> dict[str, Any]:
@@ -111,5 +108,5 @@ def _made(name: str, options: dict[str, Any]) -> Tokenizer:
     try:
         from_plain(to_plain(made.stages))
     except SpecError as error:
-        raise SpecError(f"cannot make {name} with {given}: {error}") from None
+        raise SpecError(f"cannot make {name} with {given}: {error.typed}") from None
     return made

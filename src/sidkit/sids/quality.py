@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from .coherence import coherence
 from .prefixes import prefix_numbers, require_codes
+from .sizes import Sizes, as_sizes
 
 __all__ = ["Occupancy", "entropy_bits", "figures_of", "gini", "occupancy_of", "quality"]
 
 
-def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, Any]:
+def quality(codes: Any, sizes: Sizes, vectors: Any = None) -> dict[str, Any]:
     """Named metrics of codes (n, levels) with codebooks of these sizes; with the items' vectors (n, d), SC and PD too.
 
     items                  n
@@ -36,6 +37,7 @@ def quality(codes: Any, sizes: Sequence[int], vectors: Any = None) -> dict[str, 
     sc_per_group           mean cosine within prefixes of several items (R3-VAE); see `coherence`
     pd_per_group_pair      log of the mean kernel between the prefixes' mean vectors (R3-VAE)
     """
+    sizes = as_sizes(sizes)
     array = require_codes(codes, sizes)
     figures = figures_of([occupancy_of(array, sizes)], sizes)
     if vectors is not None:

@@ -26,6 +26,7 @@ from ..files.text_notes import is_text_table
 from .origin import ORIGIN, Origin
 from .prefixes import PrefixIndex
 from .read import read_codes
+from .sizes import Sizes, as_sizes
 from .template import TEMPLATES, Template, read_sid, template_named
 
 __all__ = ["TEMPLATES", "SidTable", "Template", "code_matrix", "noted_sizes"]
@@ -44,7 +45,7 @@ class SidTable:
         self,
         ids: Any,
         codes: Any,
-        sizes: Sequence[int],
+        sizes: Sizes,
         template: Template | str = "letters",
         origin: Origin | None = None,
     ) -> None:
@@ -52,7 +53,7 @@ class SidTable:
         self.origin = origin or Origin()
         self.ids = _id_array(ids)
         self.codes = _code_array(codes)
-        self.sizes = tuple(int(size) for size in sizes)
+        self.sizes = as_sizes(sizes)
         if len(self.ids) != len(self.codes):
             raise InputError(f"{len(self.ids)} ids do not fit {len(self.codes)} rows of codes")
         if self.codes.shape[1] != len(self.sizes):

@@ -58,6 +58,10 @@ class FittedResidualBeam:
         tokens = codes[:, -len(self.books) :]
         return reduce(lambda r, m: r - like(self.books[m], x)[tokens[:, m]], range(len(self.books)), x)
 
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NDArray[Any]:
+        tokens = codes[:, -len(self.books) :]
+        return np.asarray(rest + sum(like(book, rest)[tokens[:, m]] for m, book in enumerate(self.books)))
+
     def _search(self, x: Array) -> Array:
         """The tokens of the best choice, for rows x: (n, levels). Distances are compared in float32, as faiss does."""
         xp, n = namespace(x), len(x)

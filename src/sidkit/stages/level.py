@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import SpecError
-from ..geometry import Array, residual, unit
+from ..geometry import Array, residual, restored, squared_length, unit
 from ..rows.seam import Rows, Taken
 from ..rows.work import Work, work_of
 from .cluster.kmeans import Centroids
 from .cluster.loop import Cluster, Clusters, HasCosts
-from .stage import Checks, FitContext
+from .stage import UNKNOWN_LENGTH, Checks, FitContext
 
 __all__ = ["PROJECT", "SUBTRACT", "FittedLevel", "Level", "Residual"]
 
@@ -90,6 +90,20 @@ class FittedLevel:
 
     def carry(self, x: Array, codes: Array) -> Array:
         return self.spec.rule(x, self.clusters.chosen(x, codes))
+
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NDArray[Any]:
+        """c + rest; what was scaled to length one is scaled back, by the length that c tells on average."""
+        c = self.clusters.chosen(rest, codes)
+        if not self.spec.rule.normalize:
+            return np.asarray(c + rest)
+        if not of_length_one:
+            raise SpecError(UNKNOWN_LENGTH)
+        if squared_length(c).max(initial=0.0) > 1.0 + 1e-6:
+            raise SpecError(
+                "these centroids are not the means of rows of length one, as they are longer, so codes do not tell how "
+                "long residuals were"
+            )
+        return np.asarray(restored(c, rest, self.spec.rule.keep))
 
     @property
     def taken(self) -> Taken | None:

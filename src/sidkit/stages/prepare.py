@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from ..engine import engine_of
 from ..engine.arrays import like
+from ..errors import SpecError
 from ..files.folder import require_array
-from ..geometry import Array, residual, unit
+from ..geometry import Array, residual, restored, unit
 from ..rows.seam import Rows, Taken
-from .stage import FitContext
+from .stage import UNKNOWN_LENGTH, FitContext
 
 __all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "count_and_sum", "normalize_if"]
 
@@ -48,6 +49,10 @@ class FittedNormalize:
 
     def carry(self, x: Array, codes: Array) -> Array:
         return unit(x)
+
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NDArray[Any]:
+        """The direction; no code contains a length."""
+        return rest
 
     @property
     def taken(self) -> Taken:
@@ -97,6 +102,11 @@ class FittedRemoveMean:
 
     def carry(self, x: Array, codes: Array) -> Array:
         return unit(residual(x, like(self.mean, x)[None, :], keep=0.0))
+
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NDArray[Any]:
+        if not of_length_one:
+            raise SpecError(UNKNOWN_LENGTH)
+        return np.asarray(restored(self.mean.astype(np.float64)[None, :], rest, keep=0.0))
 
     @property
     def taken(self) -> Taken:

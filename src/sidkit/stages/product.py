@@ -87,11 +87,16 @@ class FittedProduct:
 
     def carry(self, x: Array, codes: Array) -> Array:
         """The row minus the centroids of all blocks, in its original coordinates."""
+        return x - self._chosen(codes, x)
+
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NDArray[Any]:
+        return np.asarray(self._chosen(codes, rest) + rest)
+
+    def _chosen(self, codes: Array, x: Array) -> Array:
+        """The centroids of all blocks, in the original coordinates: an array like x."""
         tokens, xp = codes[:, -len(self.books) :], namespace(x)
         y = xp.concatenate([like(book, x)[tokens[:, m]] for m, book in enumerate(self.books)], axis=1)
-        if self.rotation is not None:
-            y = y @ like(self.rotation, x) + like(np.asarray(self.mean), x)
-        return x - y
+        return y if self.rotation is None else y @ like(self.rotation, x) + like(np.asarray(self.mean), x)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,12 @@ class FittedFSQ:
 
     def carry(self, x: Array, codes: Array) -> Array:
         return x
+
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NoReturn:
+        raise SpecError(
+            "bits of FSQ stand for sides of a plane and not for a vector; decode the tokens before them, such as "
+            "codes[:, :3]"
+        )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,23 @@ from ..geometry import Array
 from ..progress import Progress, Silent
 from ..rows.seam import Rows
 
-__all__ = ["Checks", "FitContext", "Fitted", "HasCodebooks", "HasTokenCosts", "Stage", "require_stages"]
+__all__ = [
+    "UNKNOWN_LENGTH",
+    "Checks",
+    "Decodes",
+    "FitContext",
+    "Fitted",
+    "HasCodebooks",
+    "HasTokenCosts",
+    "Stage",
+    "require_stages",
+]
+
+
+UNKNOWN_LENGTH = (
+    "these codes do not tell how long residuals were: they are scaled to length one, and the rows before were not; "
+    "decode a tokenizer whose rows are normalised first, or whose residuals are not"
+)
 
 
 @runtime_checkable
@@ -56,6 +72,18 @@ class HasTokenCosts(Protocol):
 
     def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> Sequence[NDArray[np.float64]]:
         """(n, K) per token, given the tokens before it; codes: all tokens up to those of this stage."""
+
+
+@runtime_checkable
+class Decodes(Protocol):
+    """A fitted stage that tells from tokens alone what its rows were."""
+
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NDArray[Any]:
+        """The rows that reached it, as far as codes tell, in float64: (n, d).
+
+        codes: all tokens up to its own; rest: the same of what it passed on, zero where nothing is known;
+        of_length_one: whether the rows that reached it had length one.
+        """
 
 
 @runtime_checkable

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from inspect import signature
 from typing import Any, Literal
 
 from ..errors import SpecError, did_you_mean
+from ..sids.sizes import Sizes, as_sizes
 from ..stages.cluster import GMM, Cluster, KMeans, PerParent
 from ..stages.level import PROJECT, SUBTRACT, Level, Residual
 from ..stages.opq import OPQ
@@ -41,19 +42,19 @@ __all__ = [
 PUBLIC = (256, 256, 256)  # the paper's public setting
 
 
-def prq_kmeans(sizes: Sequence[int] = PUBLIC, top_k: int = 2, beta: float = 15.0, iterations: int = 25) -> Tokenizer:
+def prq_kmeans(sizes: Sizes = PUBLIC, top_k: int = 2, beta: float = 15.0, iterations: int = 25) -> Tokenizer:
     """PRQ-KMeans (paper, Algorithm 1): global component removal, top-k soft cosine k-means, projection residuals."""
-    levels = (Level(KMeans(K, "cosine", top_k, beta, iterations), PROJECT) for K in sizes)
+    levels = (Level(KMeans(K, "cosine", top_k, beta, iterations), PROJECT) for K in as_sizes(sizes))
     return Tokenizer((Normalize(), RemoveMean(), *levels), "prq-kmeans")
 
 
-def rq_kmeans(sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
+def rq_kmeans(sizes: Sizes = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
     """RQ-KMeans (paper, Eqs. 1 and 2): Euclidean k-means, the centroid subtracted.
 
     normalize   residuals scaled to length one before the next level, as OneSearch and the paper's industrial
                 analysis do, and inputs likewise; False is the plain variant, in which centroids add up to the input.
     """
-    levels = (Level(_euclidean(K, iterations, normalize), Residual(1.0, normalize)) for K in sizes)
+    levels = (Level(_euclidean(K, iterations, normalize), Residual(1.0, normalize)) for K in as_sizes(sizes))
     return Tokenizer((*normalize_if(normalize), *levels), "rq-kmeans")
 
 
@@ -61,21 +62,19 @@ def _euclidean(size: int, iterations: int, normalize: bool) -> KMeans:
     return KMeans(size, "euclidean", iterations=iterations, skip_zero=normalize)
 
 
-def without_global(
-    sizes: Sequence[int] = PUBLIC, top_k: int = 2, beta: float = 15.0, iterations: int = 25
-) -> Tokenizer:
+def without_global(sizes: Sizes = PUBLIC, top_k: int = 2, beta: float = 15.0, iterations: int = 25) -> Tokenizer:
     """PRQ-KMeans without global component removal (paper, "- Global")."""
     scaled, _, *levels = prq_kmeans(sizes, top_k, beta, iterations).stages
     return Tokenizer((scaled, *levels), "without-global")
 
 
-def without_soft(sizes: Sequence[int] = PUBLIC, iterations: int = 25) -> Tokenizer:
+def without_soft(sizes: Sizes = PUBLIC, iterations: int = 25) -> Tokenizer:
     """PRQ-KMeans with hard centroid updates (paper, "- Soft")."""
     return replace(prq_kmeans(sizes, top_k=1, iterations=iterations), name="without-soft")
 
 
 def without_projection(
-    sizes: Sequence[int] = PUBLIC,
+    sizes: Sizes = PUBLIC,
     top_k: int = 2,
     beta: float = 15.0,
     iterations: int = 25,
@@ -87,17 +86,18 @@ def without_projection(
     The paper leaves two things open; both are options here: the `scale` of squared distance in the soft weights
     (see `KMeans`), and whether residuals are scaled to length one before the next level (`normalize`).
     """
-    levels = (Level(KMeans(K, "euclidean", top_k, beta, iterations, scale), Residual(1.0, normalize)) for K in sizes)
+    clusters = (KMeans(K, "euclidean", top_k, beta, iterations, scale) for K in as_sizes(sizes))
+    levels = (Level(cluster, Residual(1.0, normalize)) for cluster in clusters)
     return Tokenizer((Normalize(), RemoveMean(), *levels), "without-projection")
 
 
-def retain(keep: float = 0.5, sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
+def retain(keep: float = 0.5, sizes: Sizes = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
     """The paper's retention study (Eq. 5): RQ-KMeans whose first level keeps this share of its carryover.
 
     keep = 1 is rq_kmeans, keep = 0 removes the carryover completely. The same seed gives the same first level for
     every keep, so only the levels after it differ.
     """
-    first, *others = sizes
+    first, *others = as_sizes(sizes)
     levels = (
         Level(_euclidean(first, iterations, normalize), Residual(keep, normalize)),
         *(Level(_euclidean(K, iterations, normalize), Residual(1.0, normalize)) for K in others),
@@ -105,27 +105,25 @@ def retain(keep: float = 0.5, sizes: Sequence[int] = PUBLIC, iterations: int = 2
     return Tokenizer((*normalize_if(normalize), *levels), "retain")
 
 
-def rq_gmm(
-    sizes: Sequence[int] = PUBLIC, iterations: int = 30, floor: float = 1e-6, normalize: bool = True
-) -> Tokenizer:
+def rq_gmm(sizes: Sizes = PUBLIC, iterations: int = 30, floor: float = 1e-6, normalize: bool = True) -> Tokenizer:
     """RQ-GMM: a diagonal Gaussian mixture per level, hard choice, its mean subtracted.
 
     normalize   as in `rq_kmeans`, which the paper compares it with (inferred).
     """
-    levels = (Level(GMM(K, iterations, floor, skip_zero=normalize), Residual(1.0, normalize)) for K in sizes)
+    levels = (Level(GMM(K, iterations, floor, skip_zero=normalize), Residual(1.0, normalize)) for K in as_sizes(sizes))
     return Tokenizer((*normalize_if(normalize), *levels), "rq-gmm")
 
 
-def pq_kmeans(sizes: Sequence[int] = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
+def pq_kmeans(sizes: Sizes = PUBLIC, iterations: int = 25, normalize: bool = True) -> Tokenizer:
     """PQ-KMeans: independent k-means in each block of coordinates; tokens are parallel, not nested."""
-    return Tokenizer((*normalize_if(normalize), PQ(tuple(sizes), iterations)), "pq-kmeans")
+    return Tokenizer((*normalize_if(normalize), PQ(as_sizes(sizes), iterations)), "pq-kmeans")
 
 
 def opq_kmeans(
-    sizes: Sequence[int] = PUBLIC, alternations: int = 25, first: int = 25, steps: int = 1, normalize: bool = True
+    sizes: Sizes = PUBLIC, alternations: int = 25, first: int = 25, steps: int = 1, normalize: bool = True
 ) -> Tokenizer:
     """OPQ-KMeans: PQ-KMeans after a learned rotation, refined alternately with the codebooks."""
-    stage = OPQ(tuple(sizes), alternations, first, steps)
+    stage = OPQ(as_sizes(sizes), alternations, first, steps)
     return Tokenizer((*normalize_if(normalize), stage), "opq-kmeans")
 
 
@@ -137,9 +135,7 @@ def hybrid(prefix: Tokenizer, third: Cluster, suffix: Stage, name: str = "", rul
 INDUSTRIAL = (1024, 512, 128, 64, 64)  # the paper's five-level setting
 
 
-def rq_opq(
-    sizes: Sequence[int] = INDUSTRIAL, iterations: int = 25, parents: Literal["prefix", "last"] = "prefix"
-) -> Tokenizer:
+def rq_opq(sizes: Sizes = INDUSTRIAL, iterations: int = 25, parents: Literal["prefix", "last"] = "prefix") -> Tokenizer:
     """RQ-OPQ (OneSearch): two RQ-KMeans levels, a third with a codebook per parent, two OPQ tokens of the residual."""
     first, second, third, *suffix = _five(sizes)
     return hybrid(
@@ -148,7 +144,7 @@ def rq_opq(
 
 
 def prq_opq(
-    sizes: Sequence[int] = INDUSTRIAL,
+    sizes: Sizes = INDUSTRIAL,
     top_k: int = 5,
     beta: float = 15.0,
     iterations: int = 25,
@@ -165,7 +161,7 @@ def prq_opq(
 
 
 def res_kmeans_fsq(
-    sizes: Sequence[int] = INDUSTRIAL,
+    sizes: Sizes = INDUSTRIAL,
     iterations: int = 25,
     projection: Literal["learned", "itq", "random"] = "learned",
     normalize: bool = True,
@@ -182,10 +178,11 @@ def res_kmeans_fsq(
     return Tokenizer((*prefix.stages, FSQ(sum(bits), len(bits), projection)), "res-kmeans-fsq")
 
 
-def _five(sizes: Sequence[int]) -> tuple[int, ...]:
-    if len(sizes) < 4:
-        raise SpecError(f"a hybrid needs three sizes and its suffix, such as 1024-512-128-64-64, not {tuple(sizes)}")
-    return tuple(sizes)
+def _five(sizes: Sizes) -> tuple[int, ...]:
+    five = as_sizes(sizes)
+    if len(five) < 4:
+        raise SpecError(f"a hybrid needs three sizes and its suffix, such as 1024-512-128-64-64, not {five}")
+    return five
 
 
 _ALL: tuple[Callable[..., Tokenizer], ...] = (

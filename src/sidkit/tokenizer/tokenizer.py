@@ -20,6 +20,7 @@ from ..stages.prepare import FittedRemoveMean
 from ..stages.stage import FitContext, Fitted, HasCodebooks, Stage, require_stages
 from .card import facts_of, model_card
 from .chain import StageChain
+from .decode import decode_codes
 from .fingerprint import tokenizer_digest
 from .fitting import fit_stages
 from .spread import copied_if_slow, require_spreadable
@@ -138,6 +139,24 @@ class FittedTokenizer:
             if ran is not None:
                 ran.update(ran_on(encoded, encoding=True))
         return spread_rows(self, rows, codes, report) if spread else codes
+
+    def decode(self, codes: Any) -> NDArray[Any]:
+        """The vectors that codes (n, tokens) stand for, (n, d); fewer tokens than a SID has are decoded as a prefix.
+
+        Plain RQ-KMeans, PQ, OPQ and faiss's quantizers: the sum of the chosen centroids, so that x - decode(encode(x))
+        is what was left of x. RQ-VAE: what its decoder makes of the codewords.
+
+        Where rows and residuals are scaled to length one, as in PRQ-KMeans, RQ-KMeans and their variants, no code
+        contains the lengths; every level is scaled back by the length that is left on average, since a centroid is the
+        mean of the rows that chose it:
+
+            r^ = c + sqrt(1 - |c|^2) r^',   r^' = the same of the next level, without its part along c if c was
+                                            projected out; nothing after the last level
+
+        and the global mean likewise. The result is an estimate of the row of length one: its length is below one by
+        what the codes do not tell. R3-VAE and the tokens of FSQ stand for no vector, and are refused.
+        """
+        return decode_codes(self.stages, codes, self.d, self.dtype)
 
     @cached_property
     def chain(self) -> StageChain:

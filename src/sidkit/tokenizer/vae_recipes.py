@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, Literal
 
 from ..errors import SpecError, did_you_mean
+from ..sids.sizes import Sizes, as_sizes
 from ..stages.prepare import normalize_if
 from ..stages.vae.r3vae import R3_PUBLIC, R3VAE
 from ..stages.vae.rqvae import RQVAE
@@ -17,7 +18,7 @@ __all__ = ["r3_vae", "rq_vae"]
 
 
 def rq_vae(
-    sizes: Sequence[int] = (256, 256, 256),
+    sizes: Sizes = (256, 256, 256),
     preset: Literal["public", "paper"] = "public",
     normalize: bool = False,
     **overrides: Any,
@@ -30,12 +31,13 @@ def rq_vae(
     overrides   any field of `RQVAE` or `Training`: epochs=500, latent=64, sinkhorn=0.0, reset_dead=True
     """
     training = _preset(preset, {"public": PUBLIC, "paper": PAPER})
-    stage = _override(RQVAE(tuple(sizes), training=_started(training, sizes)), overrides)
+    levels = as_sizes(sizes)
+    stage = _override(RQVAE(levels, training=_started(training, levels)), overrides)
     return Tokenizer((*normalize_if(normalize), stage), "rq-vae")
 
 
 def r3_vae(
-    sizes: Sequence[int] = (256, 256, 256),
+    sizes: Sizes = (256, 256, 256),
     preset: Literal["public", "paper", "recboard"] = "public",
     normalize: bool = True,
     **overrides: Any,
@@ -52,7 +54,8 @@ def r3_vae(
     paper = replace(PAPER, weight_decay=1e-5, clip=0.0)
     recboard = replace(R3_PUBLIC, epochs=10_000, weight_decay=0.0)
     training = _preset(preset, {"public": R3_PUBLIC, "paper": paper, "recboard": recboard})
-    stage = R3VAE(tuple(sizes), training=_started(training, sizes))
+    levels = as_sizes(sizes)
+    stage = R3VAE(levels, training=_started(training, levels))
     if preset == "recboard":
         stage = replace(
             stage, rating="top1", decoder="wide", recon="cosine", metric="codewords", sc_weight=0.1, pd_weight=0.05

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +147,12 @@ class FittedR3VAE(FittedCodebooks):
             q = self._quantized(e, book, tokens[:, level])
             rebuilt, e = rebuilt + q, e - q
         return x - like(forward(rebuilt, self.decoder), x)
+
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NoReturn:
+        raise SpecError(
+            "codes of an R3-VAE stand for no vector: the part along its reference direction, and how codewords are "
+            "mixed, come from the row and not from its codes"
+        )
 
     def _project(self, x: Array) -> tuple[Array, Array]:
         """The part of E(x) along the reference, and the rest, in float64."""

@@ -141,5 +141,12 @@ class FittedRQVAE(FittedCodebooks):
         tokens = codes[:, codes.shape[1] - len(self.sizes) :]
         return x - like(self._decoded(tokens, x), x)
 
+    def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NDArray[Any]:
+        """What its decoder makes of the codewords."""
+        if not self.decoder:
+            raise SpecError("this RQ-VAE came without a decoder, so its codes cannot be decoded; give its weights")
+        tokens = codes[:, codes.shape[1] - len(self.sizes) :]
+        return np.asarray(self._decoded(tokens, rest) + rest, np.float64)
+
     def _decoded(self, codes: Array, x: Array) -> Array:
         return forward(sum(like(book.centroids, x)[codes[:, i]] for i, book in enumerate(self.books)), self.decoder)

@@ -53,6 +53,6 @@ def kuaisearch(
         try:
             return read_kuaisearch(given, output, options, scratch, progress)
         except InputError as error:
-            raise InputError(f"{error}. What was read is kept; --resume does not read it again") from error
+            raise InputError(f"{error.typed}. What was read is kept; --resume does not read it again") from error
 
     run_reader(read, output, options, as_json, folder, resume=resume, force=force)
