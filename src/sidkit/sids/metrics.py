@@ -56,6 +56,12 @@ class Metric:
         """The label with a capital, as a heading."""
         return self.label[:1].upper() + self.label[1:]
 
+    @property
+    def origin(self) -> str:
+        """Where it comes from, in brackets: " (paper, Eq. 19)", " (OneSearch)"; empty where that is not known."""
+        origin = f"paper, Eq. {self.equation}" if self.equation else self.used_by
+        return f" ({origin})" if origin else ""
+
     def digits(self, largest: float) -> int:
         """Decimals to show values up to `largest` with: those of the form or, for a smaller share, two digits.
 
@@ -194,3 +200,10 @@ METRICS: dict[str, Metric] = {
         ),
     )
 }
+
+
+def described(per_level: bool) -> str:
+    """The metrics with or without a value per level, for a docstring: a line each, with name, formula and origin."""
+    metrics = [metric for metric in METRICS.values() if metric.per_level is per_level]
+    width = max(len(metric.name) for metric in METRICS.values()) + 2
+    return "\n    ".join(f"{metric.name:{width}}{metric.formula}{metric.origin}" for metric in metrics)

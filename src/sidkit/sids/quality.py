@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coherence import coherence
+from .metrics import described
 from .prefixes import prefix_numbers, require_codes
 from .sizes import Sizes, as_sizes
 
@@ -18,24 +19,11 @@ __all__ = ["Occupancy", "entropy_bits", "figures_of", "gini", "occupancy_of", "q
 def quality(codes: Any, sizes: Sizes, vectors: Any = None) -> dict[str, Any]:
     """Named metrics of codes (n, levels) with codebooks of these sizes; with the items' vectors (n, d), SC and PD too.
 
-    items                  n
-    distinct_sids          number of different SIDs
-    icr_per_sid            SIDs with exactly one item / distinct SIDs (paper, Eq. 19)
-    icr_per_item           items alone on their SID / items (OneSearch)
-    collision_per_item     items that share their SID / items (CollisionGenRec)
-    surplus_per_item       (items − distinct SIDs) / items (LC-Rec, MiniOneRec)
-    items_per_sid          items / distinct SIDs
-    largest_bucket         most items on one SID
+    {overall}
 
-    Per level, where a prefix is an item's tokens up to that level:
+    Per level, where a prefix is an item's tokens up to that level; SC and PD are those of `coherence`:
 
-    codes_used             codes in use / size
-    perplexity             2^entropy: number of codes in effective use
-    entropy_bits           entropy of the token, in bits
-    utilisation            occupied prefixes / product of the sizes up to this level (paper, Eq. 20)
-    prefix_gini            Gini of items over occupied prefixes (paper, Eq. 21)
-    sc_per_group           mean cosine within prefixes of several items (R3-VAE); see `coherence`
-    pd_per_group_pair      log of the mean kernel between the prefixes' mean vectors (R3-VAE)
+    {per_level}
     """
     sizes = as_sizes(sizes)
     array = require_codes(codes, sizes)
@@ -44,6 +32,9 @@ def quality(codes: Any, sizes: Sizes, vectors: Any = None) -> dict[str, Any]:
         measured = coherence(np.asarray(vectors), array, sizes)
         figures |= {name: measured[name] for name in ("sc_per_group", "pd_per_group_pair")}
     return figures
+
+
+quality.__doc__ = (quality.__doc__ or "").format(overall=described(False), per_level=described(True))
 
 
 class Occupancy(NamedTuple):
