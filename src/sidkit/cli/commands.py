@@ -23,6 +23,7 @@ from .lookup import lookup
 from .ray import WithRay
 from .recommend import recommend
 from .report import report
+from .resolve import resolve
 from .search.align import align
 from .search.ask import ask
 from .search.demo import demo as search_demo
@@ -60,6 +61,7 @@ COMMANDS = (
     Command(advise, "Recommend codebook sizes"),
     Command(fit, "Fit a tokenizer to embeddings", WithRay),
     Command(encode, "Give embeddings their semantic IDs", WithRay),
+    Command(resolve, "Decide what happens to items that share a semantic ID"),
     Command(report, "Report how good semantic IDs are: a verdict and its figures"),
     Command(lookup, "Look up the semantic ID of an item, or the items of a semantic ID"),
     Command(explore, "Explore the tree of semantic IDs in a browser"),

@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from ..errors import InputError, SpecError
+from .collisions import (
+    CapacityOption,
+    CollisionChoice,
+    PolicyOption,
+    PopularityOption,
+    RoomOption,
+    describe_policy,
+    split_keep,
+    weights_of,
+)
 from .columns import ColumnNotes, as_fitted
 from .inputs import open_source
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Location, TemplateOption, location
@@ -17,8 +27,11 @@ from .outputs import TABLES, require_file, require_writable
 from .ray import Cpus, Ray, Workers, print_encoded, require_ray, rows_on_ray
 
 if TYPE_CHECKING:
+    from ..progress import Progress
     from ..sids.origin import Origin
+    from ..sids.policies import Policy
     from ..sids.table import SidTable
+    from ..tokenizer.catalogue import Settled
     from ..tokenizer.tokenizer import FittedTokenizer
 
 
@@ -37,12 +50,20 @@ def encode(
         ),
     ],
     template: TemplateOption = "letters",
+    policy: PolicyOption = None,
     spread: Annotated[
         bool,
-        typer.Option("--spread", help="Give items that would share a SID free codes of the last level, nearest first"),
+        typer.Option("--spread", help="Short for --policy nearest: items that would share a SID take free last codes"),
     ] = False,
+    capacity: CapacityOption = None,
+    popularity: PopularityOption = None,
+    room: RoomOption = 256,
     keep: Annotated[
-        str | None, typer.Option("--keep", help="Further columns of the embeddings' file to copy, such as title,brand")
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            help="Published SIDs, as old.parquet, whose items keep theirs; or further columns to copy, as title,brand",
+        ),
     ] = None,
     id_column: IdColumn = None,
     column: Column = None,
@@ -65,8 +86,9 @@ def encode(
     Give every embedding its semantic ID. Row order and ids are kept. An encoding that is stopped leaves its finished
     part beside the output, as OUTPUT.unfinished, and --resume continues from there. With --ray the output is a folder,
     or an address such as s3://bucket/sids, with a file for every file of embeddings; files that the same tokenizer made
-    from the same embeddings before are kept. With --spread the last token of an item depends on the other items, so
-    encode the whole catalogue at once.
+    from the same embeddings before are kept. With --spread, and with every --policy that moves items, the last token
+    of an item depends on the other items, so encode the whole catalogue at once. With --keep old.parquet the items of
+    that file keep their SIDs, and new items get none of those: without --policy they take the nearest free last code.
     """
     from ..data.kept import kept_columns
     from ..sids.template import template_named
@@ -75,18 +97,24 @@ def encode(
     require_ray(ray, workers, cpus)
     template_named(template)
     fitted, to_stream = load(tokenizer), str(output) == "-"
-    further = kept_columns(keep, ("item_id", "codes", "sid"))
+    names, published = split_keep(keep)
+    further = kept_columns(names, ("item_id", "codes", "sid"))
+    if spread and policy not in (None, "nearest"):
+        raise SpecError(f"--spread is --policy nearest; leave it out with --policy {policy}")
+    choice = CollisionChoice("nearest" if spread else policy, capacity, room, published, popularity)
+    choice.check()
     if to_stream and as_json:
         raise SpecError("--json reports what was written to a file; -o - prints the semantic IDs themselves")
     if to_stream and further:
         raise SpecError("--keep copies columns to a file; -o - prints ids and semantic IDs alone")
     if ray is not None and to_stream:
         raise SpecError("with --ray the output is a folder or an address, not -")
-    if ray is not None and spread:
-        raise SpecError("--spread needs all items on one machine; it cannot be combined with --ray")
+    if ray is not None and choice.asked:
+        name = "--spread" if spread else "--keep" if published else "--policy"
+        raise SpecError(f"{name} needs all items on one machine; it cannot be combined with --ray")
     columns = as_fitted(fitted, embeddings, id_column, column)
     job = EncodeJob(
-        tokenizer, fitted, embeddings, output, template, spread, further, columns, bad_rows, device, resume, force
+        tokenizer, fitted, embeddings, output, template, choice, further, columns, bad_rows, device, resume, force
     )
     if ray is not None:
         job.on_ray(ray, workers, cpus, as_json)
@@ -102,7 +130,7 @@ class EncodeJob(NamedTuple):
     embeddings: str
     output: Location
     template: str
-    spread: bool
+    choice: CollisionChoice
     keep: tuple[str, ...]
     columns: tuple[str | None, str | None]  # of ids and vectors
     bad_rows: BadRows
@@ -129,12 +157,15 @@ class EncodeJob(NamedTuple):
         """All items into one file, or to standard output."""
         from ..data.kept import read_kept
         from ..data.source import chosen_columns
+        from ..sids.collision_note import collision_note
         from ..sids.table import SidTable
         from .terminal import Terminal
 
         to_stream, notes = str(self.output) == "-", ColumnNotes()
         if not to_stream:
-            require_file(self.output, self.embeddings, endings=TABLES, force=self.force)
+            require_file(self.output, self.embeddings, self.choice.published, endings=TABLES, force=self.force)
+        published = self.choice.read_published()
+        policy = self.choice.chosen(self.fitted, published) if self.choice.asked else None
         ran: dict[str, Any] = {}
         digests: dict[str, str] = {}
         with ExitStack() as stack:
@@ -143,20 +174,47 @@ class EncodeJob(NamedTuple):
                 notes.add("embeddings", self.embeddings, chosen_columns(source))
                 more = read_kept(source, self.keep)
                 saved = None if to_stream else stack.enter_context(self._unfinished())
-                codes = self.fitted.encode(source, self.device, progress, saved, self.spread, ran, digests)
+                weights = weights_of(source, self.choice.popularity)
+                made = self._codes(source, saved, published, policy, weights, ran, digests, progress)
             origin = self._origin(source, digests.get("embeddings", ""))
-            table = SidTable(source.ids, codes, self.fitted.sizes, self.template, origin)
+            table = SidTable(source.ids, made.codes, made.sizes, self.template, origin)
             if not to_stream:
-                table.to_file(self.output, more=more)
+                table.to_file(self.output, notes=collision_note(made.facts) if made.facts else None, more=more)
         if as_json:
-            facts = {"output": str(self.output), "items": len(table), "sizes": self.fitted.sizes, "ran": ran}
-            print(json.dumps(facts | notes.field()))
+            facts = {"output": str(self.output), "items": len(table), "sizes": made.sizes, "ran": ran}
+            print(json.dumps(facts | ({"collisions": made.facts} if made.facts else {}) | notes.field()))
             return
         notes.print()
+        if made.facts:
+            print(describe_policy(made.facts), file=sys.stderr if to_stream else sys.stdout)
         if to_stream:
             _print_lines(table)
         else:
             _print(len(table), self.output, ran)
+
+    def _codes(
+        self,
+        source: Any,
+        saved: Path | None,
+        published: "SidTable | None",
+        policy: "Policy | None",
+        weights: Any,
+        ran: dict[str, Any],
+        digests: dict[str, str],
+        progress: "Progress",
+    ) -> "Settled":
+        """The codes of all rows after the policy, if there is one."""
+        from ..tokenizer.catalogue import Settled
+        from ..tokenizer.spread import copied_if_slow
+
+        rows = source
+        if policy is not None and policy.needs_costs:
+            scratch = None if saved is None else saved.absolute().parent
+            rows = copied_if_slow(source, self.fitted.d, scratch, progress)
+        codes = self.fitted.encode(rows, self.device, progress, saved, False, ran, digests)
+        if policy is None:
+            return Settled(codes, tuple(self.fitted.sizes), {})
+        return self.choice.settle(self.fitted, rows, source.ids, codes, published, weights, progress)
 
     @contextmanager
     def _unfinished(self) -> Iterator[Path]:

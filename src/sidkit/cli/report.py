@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, SpecError
+from .collisions import describe_policy
 from .columns import ColumnNotes, id_column_in, vectors_from, visits_from
 from .inputs import columns_of, sids_from, texts_for
 from .options import (
@@ -70,6 +71,7 @@ def report(
     from ..report.centroids import METHODS
     from ..report.draw.plots import check_formats, write_figures
     from ..report.evidence import gather
+    from ..sids.collision_note import read_collision_note
     from ..tokenizer.tokenizer import load
     from .print_judgement import print_judgement
     from .printing import print_report
@@ -99,6 +101,9 @@ def report(
         source = vectors_from(vectors, id_column, column, notes, items, origin=table.origin) if vectors else None
         visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None
         evidence = gather(table, fitted, source, texts, visits, categories, map_by, progress)
+    collisions = read_collision_note(sids)
+    if collisions is not None:
+        evidence.facts["collisions"] = collisions
     if figures is not None:
         write_figures(evidence.figures, figures, forms)
     if output is not None:
@@ -111,5 +116,7 @@ def report(
         notes.print()
         written = [path for path in (output, figures) if path]
         print_report(evidence.facts, written)
+        if collisions is not None:
+            print(describe_policy(collisions))
         if not written:
             print_judgement(evidence.facts)

@@ -18,7 +18,7 @@ from ..rows.seam import CHUNK
 from ..rows.sources import Source
 from ..sids.prefixes import prefix_numbers, require_codes
 
-__all__ = ["nearest_rows", "neighbour_agreement"]
+__all__ = ["agreement", "nearest_rows", "neighbour_agreement"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -58,11 +58,11 @@ def neighbour_agreement(
         raise SpecError(f"cannot find {neighbours} neighbours of {queries} items among {n} items")
     query = np.sort(np.random.default_rng(seed).choice(n, min(queries, n), replace=False))
     near = nearest_rows(Checked(source), query, neighbours, progress)
-    figures = _agreement(prefix_numbers(array, sizes), query, near)
+    figures = agreement(prefix_numbers(array, sizes), query, near)
     return {"items": n, "neighbours": neighbours, "queries": len(query)} | figures
 
 
-def _agreement(groups: list[Integers], query: Integers, near: Integers) -> dict[str, Any]:
+def agreement(groups: list[Integers], query: Integers, near: Integers) -> dict[str, Any]:
     """The figures, from the prefix of every item per level, (n,), and the nearest rows of the queries, (queries, k)."""
     n, k = len(groups[0]), near.shape[1]
     hits = np.stack([(group[near] == group[query][:, None]).sum(axis=1) for group in groups])

@@ -28,6 +28,9 @@ def report_page(evidence: Evidence, name: str) -> str:
         ("levels", "Level by level", section("levels", "Level by level", _levels(facts))),
         *(drawn[key] for key in JUDGED if key in drawn),
     ]
+    if "collisions" in facts:
+        inside = _policy(facts["collisions"])
+        sections.append(("policy", "Collision policy", section("policy", "What the collision policy cost", inside)))
     if facts["collision_groups"]:
         inside = _groups(facts["collision_groups"])
         sections.append(("groups", "Collision groups", section("groups", "Items that share a SID", inside)))
@@ -65,6 +68,25 @@ def _levels(facts: Mapping[str, Any]) -> str:
     ]
     head = ("level", "size", *(metric.label for metric in metrics))
     return look_for(LOOK_FOR["levels"]) + table(head, rows)
+
+
+def _policy(made: Mapping[str, Any]) -> str:
+    """What `sidkit encode` or `sidkit resolve` noted of its policy, as a table."""
+    rows = [("policy", made["policy"]), ("new items", f"{made['new']:,}"), ("items moved", f"{made['moved']:,}")]
+    if made.get("published"):
+        rows.insert(1, ("items that keep a published SID", f"{made['kept']:,}"))
+    rows.append(("added distortion per moved item", f"{made['added_cost_per_moved_item']:.4f}"))
+    rows.append(("added distortion per new item", f"{made['added_cost_per_new_item']:.5f}"))
+    if made.get("greedy_added_cost") is not None:
+        rows.append(
+            ("added in all, and if done greedily", f"{made['added_cost']:.3f}, {made['greedy_added_cost']:.3f}")
+        )
+    if "neighbours" in made:
+        near = made["neighbours"]
+        overlap = f"{near['overlap_before']:.2%} before, {near['overlap_after']:.2%} after"
+        rows.append((f"of the {near['neighbours']} nearest by code, those nearest by embedding", overlap))
+    rows.append(("items that share a SID with others", f"{made['sharing']:,}"))
+    return look_for(LOOK_FOR["policy"]) + table(("what", "value"), [[escape(cell) for cell in row] for row in rows])
 
 
 def _groups(groups: Iterable[Mapping[str, Any]]) -> str:

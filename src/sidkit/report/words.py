@@ -83,6 +83,9 @@ LOOK_FOR = _on_one_line(
         "levels": """
             the numbers behind the charts. Prefix utilisation falls with depth, because there are fewer items than
             possible prefixes; compare it with another tokenizer on the same data, not with 100%.""",
+        "policy": """
+            few moved items, and little added distortion: a moved item has another last token than its nearest, in units
+            of what the last level minimises. Items that still share a SID found no free code under their prefix.""",
         "groups": """
             items that a customer would take for one another. Variants of one product may share a SID. Different things
             on one SID mean that there are too few codes, or that the embeddings do not separate them. The most crowded

@@ -134,8 +134,7 @@ class SidTable:
         path: of this machine, or an address such as s3://bucket/sids.parquet; notes go into the file's metadata.
         more: an Arrow table of further columns, with a row for every item.
         """
-        schema = self._part(0, 0, template, more).schema
-        schema = schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
+        schema = self._schema(template, notes, more)
         with replacing(locate(path)) as temporary:
             with pq.ParquetWriter(temporary, schema, compression="zstd") as file:
                 for start in range(0, len(self), ROW_GROUP):
@@ -143,13 +142,19 @@ class SidTable:
                 file.add_key_value_metadata(BLANK_SEAL)
             seal(temporary)
 
-    def to_file(self, path: str | Path | Remote, template: Template | str | None = None, more: Any = None) -> None:
+    def to_file(
+        self,
+        path: str | Path | Remote,
+        template: Template | str | None = None,
+        notes: Mapping[str, str] | None = None,
+        more: Any = None,
+    ) -> None:
         """Write as the ending of the name says: .csv, .tsv, .jsonl, and Parquet otherwise; `from_parquet` reads all."""
         where = locate(path)
         if not is_text_table(where):
-            self.to_parquet(where, template, more=more)
+            self.to_parquet(where, template, notes, more)
             return
-        with table_writer(where, self._part(0, 0, template, more).schema) as write:
+        with table_writer(where, self._schema(template, notes, more)) as write:
             for start in range(0, len(self), ROW_GROUP):
                 write(self._part(start, start + ROW_GROUP, template, more))
 
@@ -170,6 +175,10 @@ class SidTable:
         form = _noted_template(notes.get(b"sidkit.template"), path)
         origin = Origin.read(notes.get(ORIGIN), path)
         return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form, origin)
+
+    def _schema(self, template: Template | str | None, notes: Mapping[str, str] | None, more: Any) -> Any:
+        schema = self._part(0, 0, template, more).schema
+        return schema.with_metadata((schema.metadata or {}) | dict(notes or {}))
 
     def _part(self, start: int, stop: int, template: Template | str | None, more: Any) -> Any:
         """Some of the rows as an Arrow table, with further columns where there are any."""
