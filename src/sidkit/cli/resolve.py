@@ -17,7 +17,7 @@ from .collisions import (
 )
 from .columns import ColumnNotes, as_fitted, vectors_from
 from .inputs import sids_from
-from .options import Column, IdColumn, Insist, Json, Location, TableOutput, Sids, location
+from .options import Column, IdColumn, InsistOnBoth, Json, Location, Sids, TableOutput, location
 from .outputs import TABLES, require_file
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def resolve(
     ] = 10,
     id_column: IdColumn = None,
     column: Column = None,
-    force: Insist = False,
+    force: InsistOnBoth = False,
     as_json: Json = False,
 ) -> None:
     """sidkit resolve sids.parquet --policy nearest -o resolved.parquet
