@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .candidates import Candidate, Sizes
+from .candidates import Candidate, CountedNdcg, Sizes
 from .filling import Filling, log_odds, share_of
 
 __all__ = ["Trial", "pairs_of", "predicted"]
@@ -29,6 +29,7 @@ class Trial:
     fillings: list[tuple[Filling, Filling]]
     distinct: int  # SIDs counted
     independent: bool  # False where these are the first tokens of another trial
+    counted: CountedNdcg | None = None
 
     @property
     def paired(self) -> bool:
@@ -59,7 +60,8 @@ def _candidate(trial: Trial, rows: int, growth: float, std: Filling, quantile: f
         low, high = middle + shift - half + min(further, 0.0), middle + shift + half + max(further, 0.0)
         for end, value in (("", middle + shift), ("_low", low), ("_high", high)):
             figures[name + end] = getattr(trial.fillings[0][0], name) if exact else _from_line(name, value)
-    return Candidate(trial.sizes, sum(trial.sizes), trial.fitted_on, exact, drifts, **figures)
+    made = Candidate(trial.sizes, sum(trial.sizes), trial.fitted_on, exact, drifts, **figures)  # type: ignore[arg-type]
+    return replace(made, counted=trial.counted, shortened=not trial.independent)
 
 
 def _drift(name: str, fits: NDArray[np.float64], growth: float) -> tuple[float, float]:

@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from ..data.inputs import as_source
 from ..data.joint import Joint, items_of
+from ..data.sequences import Sequences
 from ..errors import InputError, SpecError
+from ..measure.counting import held_out, require_counted
 from ..progress import Progress, Silent
 from ..rows.checks import require_good_rows
 from ..rows.seam import CHUNK
 from ..rows.sources import Source
 from ..sids.prefixes import prefix_numbers
-from ..tokenizer.tokenizer import Tokenizer
-from .candidates import Advice, Sizes, Target, choose
+from ..tokenizer.tokenizer import FittedTokenizer, Tokenizer
+from .by_counting import counted_on, first_stages
+from .candidates import CLOSE, Advice, Candidate, Sizes, Target, choose
 from .filling import filling
 from .intervals import Trial, pairs_of, predicted
 
@@ -42,6 +45,7 @@ def advise(
     device: str = "auto",
     progress: Progress | None = None,
     rows_per_code: int = ROWS_PER_CODE,
+    sequences: Sequences | None = None,
 ) -> Advice:
     """Which sizes meet a target with all rows of X. Of a `Joint`, all rows are fitted and items alone are counted.
 
@@ -55,30 +59,55 @@ def advise(
     Every candidate is fitted twice, on a sample and on another of half its size. The mean of both fits is the
     prediction; their difference, over all candidates, gives its interval. Where not all rows are counted, two laws
     extrapolate the counts (`filling`); half their difference widens the interval.
+
+    sequences: of the items' rows. Every fit then encodes all items, as they are and spread, and candidates are ranked
+    by how well they recommend by counting (`choose`). The default sizes grow until that gains less than CLOSE.
     """
     report = progress or Silent()
     source = as_source(X)
     items = items_of(source)
     n = items.shape[0]
+    _require_sense(n, sizes, sample, count)
+    report.start("check", source.shape[0])
+    require_good_rows(source, report)
+    known = None if sequences is None else require_counted(sequences)
+    pool = _Pool(source, min(count, n), seed, device, report, rows_per_code, known)
+    trials: list[Trial] = []
+    for tried in pool.grid(levels) if sizes is None else sizes:
+        trials += pool.try_sizes(make, tried, sample, prefixes=sizes is None)
+        candidates = predicted(trials, source.shape[0], n / pool.size)
+        if sizes is None and _is_enough(candidates, target):
+            break
+    chosen = choose(candidates, target)
+    members = source.members if isinstance(source, Joint) else []
+    others = {role: member.shape[0] for role, member in members if member is not items}
+    return Advice(
+        n,
+        pool.size,
+        target,
+        candidates,
+        chosen,
+        pairs_of(trials),
+        others,
+        0 if known is None else len(held_out(known, "valid")[0]),
+    )
+
+
+def _require_sense(n: int, sizes: Sequence[Sizes] | None, sample: int, count: int) -> None:
     if n < 2:
         raise InputError("there are too few rows to advise on")
     if sizes is not None and not sizes:
         raise SpecError("there are no sizes to try")
     if sample < 2 or count < 2:
         raise SpecError(f"cannot fit on {sample} rows and count {count}; give at least 2 of each")
-    report.start("check", source.shape[0])
-    require_good_rows(source, report)
-    pool = _Pool(source, min(count, n), seed, device, report, rows_per_code)
-    trials: list[Trial] = []
-    for tried in pool.grid(levels) if sizes is None else sizes:
-        trials += pool.try_sizes(make, tried, sample, prefixes=sizes is None)
-        candidates = predicted(trials, source.shape[0], n / pool.size)
-        if sizes is None and candidates[-1].meets(target) == "yes":
-            break
-    chosen = choose(candidates, target)
-    members = source.members if isinstance(source, Joint) else []
-    others = {role: member.shape[0] for role, member in members if member is not items}
-    return Advice(n, pool.size, target, candidates, chosen, pairs_of(trials), others)
+
+
+def _is_enough(candidates: Sequence[Candidate], target: Target) -> bool:
+    """Whether larger sizes need not be tried: the target is met, or counting gains little over the size before."""
+    counted = [one.counted.best for one in candidates if one.counted and len(one.sizes) == len(candidates[-1].sizes)]
+    if counted:
+        return len(counted) > 1 and counted[-1] < (1 + CLOSE) * counted[-2]
+    return candidates[-1].meets(target) == "yes"
 
 
 @dataclass
@@ -91,6 +120,7 @@ class _Pool:
     device: str
     report: Progress
     rows_per_code: int
+    sequences: Sequences | None = None
     n: int = field(init=False)  # all items
     rows: NDArray[Any] = field(init=False)
     items: slice = field(init=False)  # those of the rows that are items
@@ -127,24 +157,32 @@ class _Pool:
         rows = min(max(sample, self.rows_per_code * max(sizes)), len(self.rows))
         bar = _Bar(self.report, "-".join(map(str, sizes)), 40 * len(sizes) * rows + 2 * self.size)
         if rows == self.source.shape[0]:
-            fitted = tokenizer.fit(self.rows, seed=self.seed, device=self.device, progress=bar)
-            codes = [np.asarray(fitted.fit_codes)[self.items]]
+            fits = [tokenizer.fit(self.rows, seed=self.seed, device=self.device, progress=bar)]
+            codes = [np.asarray(fits[0].fit_codes)[self.items]]
         else:
             other = rows // 2 if rows // 2 >= max(sizes) else rows
             samples = (self.order[:rows], self.order[-other:])
-            codes = [self._encoded(tokenizer, part, self.seed + i, bar) for i, part in enumerate(samples)]
+            fits = [self._fitted(tokenizer, part, self.seed + i, bar) for i, part in enumerate(samples)]
+            codes = [fit.encode(self.rows[self.items], device=self.device, progress=bar) for fit in fits]
         lengths = [k for k in range(2, len(sizes)) if prefixes and _is_nested(make, sizes, k)]
-        return [self._counted(sizes[:k], rows, codes, k == len(sizes)) for k in [*lengths, len(sizes)]]
+        made = [(k, make(sizes[:k])) for k in [*lengths, len(sizes)]]
+        return [
+            self._counted(sizes[:k], rows, codes, k == len(sizes), [first_stages(f, t) for f in fits]) for k, t in made
+        ]
 
-    def _encoded(self, tokenizer: Tokenizer, part: NDArray[np.int64], seed: int, bar: Progress) -> NDArray[np.int32]:
-        fitted = tokenizer.fit(self.rows[part], seed=seed, device=self.device, progress=bar)
-        return fitted.encode(self.rows[self.items], device=self.device, progress=bar)
+    def _fitted(self, tokenizer: Tokenizer, part: NDArray[np.int64], seed: int, bar: Progress) -> FittedTokenizer:
+        return tokenizer.fit(self.rows[part], seed=seed, device=self.device, progress=bar)
 
-    def _counted(self, sizes: Sizes, rows: int, codes: Sequence[Any], independent: bool) -> Trial:
+    def _counted(
+        self, sizes: Sizes, rows: int, codes: Sequence[Any], independent: bool, fits: Sequence[FittedTokenizer]
+    ) -> Trial:
         numbers = [prefix_numbers(of_fit[:, : len(sizes)], sizes)[-1] for of_fit in codes]
         counts = [np.unique(number, return_counts=True)[1] for number in numbers]
         fillings = [filling(of_fit, self.n, self.seed) for of_fit in counts]
-        return Trial(sizes, rows, fillings, len(counts[0]), independent)
+        counted = None
+        if self.sequences is not None:
+            counted = counted_on(fits, items_of(self.source), self.sequences, self.device, self.report)
+        return Trial(sizes, rows, fillings, len(counts[0]), independent, counted)
 
 
 def _drawn(source: Source, count: int, rng: np.random.Generator) -> NDArray[Any]:

@@ -7,9 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import SpecError
-from .columns import ColumnNotes
+from .columns import ColumnNotes, visits_from
 from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
-from .options import BadRows, BadRowsOption, Column, Device, Force, IdColumn, Json, Recipe, RecipeOptions
+from .options import (
+    BadRows,
+    BadRowsOption,
+    Column,
+    Device,
+    FileOrder,
+    Force,
+    IdColumn,
+    ItemColumn,
+    Json,
+    Recipe,
+    RecipeOptions,
+    SequenceColumn,
+    SequencesOption,
+    TimeColumn,
+    UserColumn,
+)
 from .outputs import require_file
 from .parsing import read_options, read_sizes, require_seed, tokenizer_of
 
@@ -20,7 +36,10 @@ if TYPE_CHECKING:
 def advise(
     embeddings: JointEmbeddings,
     icr: Annotated[
-        float | None, typer.Option("--icr", help="Target: SIDs with one item / distinct SIDs, at least [default: 0.95]")
+        float | None,
+        typer.Option(
+            "--icr", help="Target: SIDs with one item / distinct SIDs, at least [default: 0.95; none with --sequences]"
+        ),
     ] = None,
     sids_per_item: Annotated[
         float | None, typer.Option("--sids-per-item", help="Target: distinct SIDs / items, at least")
@@ -31,6 +50,7 @@ def advise(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Trade-off to write: .html, .svg or .json", show_default=False)
     ] = None,
+    sequences: SequencesOption = None,
     recipe: Recipe = "prq-kmeans",
     levels: Annotated[int, typer.Option("--levels", help="Maximum number of tokens in a SID")] = 3,
     sizes: Annotated[
@@ -44,6 +64,11 @@ def advise(
     queries: Queries = None,
     roles: Roles = None,
     repeats: Repeats = None,
+    sequence_column: SequenceColumn = None,
+    item_column: ItemColumn = None,
+    user_column: UserColumn = None,
+    time_column: TimeColumn = None,
+    file_order: FileOrder = False,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -56,16 +81,26 @@ def advise(
     Which codebook sizes to take. Candidates are fitted on a sample, and their collisions are counted and extrapolated
     to all items. The last line is a command that fits the smallest sizes that are expected to meet the target. Queries
     can be fitted with the items, as in `sidkit fit`; collisions of items alone are counted.
+
+    sidkit advise items.parquet --sequences sequences.parquet
+
+    With --sequences sizes are ranked by counted NDCG@20, with and without `encode --spread`: how well items are
+    recommended by counting which SIDs follow which first token. Of all figures without training it predicted best how
+    well a trained recommender does. The last lines are then two commands, for fit and encode.
     """
     from ..advice.candidates import Target
     from ..advice.sweep import advise as sweep
+    from ..data.joint import items_of
+    from ..data.sequence_columns import SequenceColumns
+    from ..data.source import id_name_of
     from .printing import command_line
     from .terminal import Terminal
 
     named = read_options(option)
     if "sizes" in named:
         raise SpecError("give sizes to try as --sizes 256-256-256, not with --set")
-    if icr is None and sids_per_item is None and largest_bucket is None:
+    visited = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    if icr is None and sids_per_item is None and largest_bucket is None and sequences is None:
         icr = 0.95
     require_seed(seed)
     files, notes = joint_roles(embeddings, queries, roles, repeats), ColumnNotes()
@@ -76,47 +111,59 @@ def advise(
     tokenizer_of(recipe, named | {"sizes": candidates[0] if candidates else (16,) * levels})  # errors come first
     with Terminal() as progress:
         source = open_joint(files, repeats, id_column, column, bad_rows, output or Path("advice"), progress, notes)
+        its = items_of(source)
+        visits = visits_from(sequences, its.ids, visited, notes, id_name_of(its)) if sequences else None
         advice = sweep(
             source, target, lambda sizes: tokenizer_of(recipe, named | {"sizes": sizes}), candidates or None,
-            levels, sample, count, seed, device, progress,
+            levels, sample, count, seed, device, progress, sequences=visits,
         )  # fmt: skip
-    command = ""
+    commands: list[str] = []
     if advice.chosen is not None:
         chosen = "-".join(map(str, advice.chosen.sizes))
         more = {"--queries": queries, "--roles": roles, "--repeats": repeats}
         more |= {"--recipe": recipe if recipe != "prq-kmeans" else None, "--id-column": id_column, "--column": column}
         more |= {"--seed": str(seed) if seed else None, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
-        command = command_line("fit", *embeddings, "-o", "tok/", "--sizes", chosen, options=more, settings=option)
-    _show(advice, files["items"], command, output, as_json, notes)
+        commands = [command_line("fit", *embeddings, "-o", "tok/", "--sizes", chosen, options=more, settings=option)]
+        if advice.users:
+            columns = {name: more[name] for name in ("--id-column", "--column", "--bad-rows")}
+            spread = ["--spread"] if advice.spread else []
+            words = ("encode", "tok/", files["items"], "-o", "sids.parquet", *spread)
+            commands.append(command_line(*words, options=columns))
+    _show(advice, files["items"], commands, output, as_json, notes)
 
 
 def _show(
-    advice: "Advice", embeddings: str, command: str, output: Path | None, as_json: bool, notes: ColumnNotes
+    advice: "Advice", embeddings: str, commands: list[str], output: Path | None, as_json: bool, notes: ColumnNotes
 ) -> None:
     """Write the trade-off, if asked for, and print it."""
     from .print_advice import print_advice
 
     if output is not None:
-        _write(output, advice, embeddings, command)
+        _write(output, advice, embeddings, commands)
     if as_json:
-        print(json.dumps(advice.as_dict() | {"command": command} | notes.field()))
+        print(json.dumps(advice.as_dict() | _commands(commands) | notes.field()))
         return
     notes.print()
-    print_advice(advice, command)
+    print_advice(advice, commands)
     if output is not None:
         print(f"wrote {output}")
 
 
-def _write(output: Path, advice: "Advice", name: str, command: str) -> None:
+def _commands(commands: list[str]) -> dict[str, str]:
+    """The command that fits, and the one that encodes where that was judged too."""
+    return {"command": "", **dict(zip(("command", "encode_command"), commands, strict=False))}
+
+
+def _write(output: Path, advice: "Advice", name: str, commands: list[str]) -> None:
     from ..advice.page import advice_page, tradeoff
     from ..files.atomic import replace_file
     from ..files.ours import MADE_BY
     from ..report.draw.svg import figure_svg
 
     texts = {
-        ".html": lambda: advice_page(advice, name, command),
+        ".html": lambda: advice_page(advice, name, "\n".join(commands)),
         ".svg": lambda: figure_svg(tradeoff(advice)),
-        ".json": lambda: json.dumps({"by": MADE_BY} | advice.as_dict() | {"command": command}, indent=1) + "\n",
+        ".json": lambda: json.dumps({"by": MADE_BY} | advice.as_dict() | _commands(commands), indent=1) + "\n",
     }
     with replace_file(output) as temporary:
         temporary.write_text(texts[output.suffix.lower()](), encoding="utf-8")

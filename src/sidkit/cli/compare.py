@@ -1,11 +1,12 @@
 """sidkit compare: tokenizers side by side, over several seeds."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .columns import ColumnNotes, id_column_in
+from .columns import ColumnNotes, id_column_in, visits_from
 from .inputs import columns_of, texts_for
 from .joint import JointEmbeddings, Queries, Repeats, Roles, describe_roles, joint_roles, open_joint
 from .options import (
@@ -14,14 +15,21 @@ from .options import (
     Column,
     Device,
     Figures,
+    FileOrder,
     Force,
     Form,
     Formats,
     IdColumn,
+    ItemColumn,
     Items,
     Json,
     MapBy,
+    SequenceColumn,
+    SequencesOption,
+    SpreadToo,
     TextColumn,
+    TimeColumn,
+    UserColumn,
 )
 from .outputs import PAGES, require_file, require_folder, write_page
 from .parsing import read_options, read_seeds, read_sizes, require_choice, with_known_options
@@ -29,6 +37,8 @@ from .parsing import read_options, read_seeds, read_sizes, require_choice, with_
 if TYPE_CHECKING:
     from ..files.address import Location
     from ..report.comparison import Comparison
+    from ..report.contenders import Contender
+    from .terminal import Terminal
 
 
 def compare(
@@ -47,6 +57,8 @@ def compare(
     runs: Annotated[
         Path | None, typer.Option("--runs", help="Folder of the runs of a page [default: name-runs beside it]")
     ] = None,
+    sequences: SequencesOption = None,
+    spread: SpreadToo = None,
     items: Items = None,
     text: TextColumn = "title",
     figures: Figures = None,
@@ -56,6 +68,11 @@ def compare(
     queries: Queries = None,
     roles: Roles = None,
     repeats: Repeats = None,
+    sequence_column: SequenceColumn = None,
+    item_column: ItemColumn = None,
+    user_column: UserColumn = None,
+    time_column: TimeColumn = None,
+    file_order: FileOrder = False,
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
@@ -68,59 +85,99 @@ def compare(
     Fit several tokenizers with several seeds and show their codebook quality side by side, in the terminal or, with -o
     name.html, on a page that also shows which items one separates and another merges. Queries can be fitted with the
     items, as in `sidkit fit`; the figures count items alone.
+
+    sidkit compare items.parquet -o compare.html --sequences sequences.parquet --sizes 64-32-16 --seeds x2
+
+    With --sequences tokenizers are ranked by counted NDCG@20: how well items are recommended by counting which SIDs
+    follow which first token. Of all figures without training it predicted best how well a trained recommender does.
+    Each tokenizer is then measured also with its items spread, as `sidkit encode --spread` does it.
     """
     from ..data.joint import items_of
+    from ..data.sequence_columns import SequenceColumns
+    from ..data.source import id_name_of
+    from ..measure.counting import require_counted
     from ..report.centroids import METHODS
     from ..report.compare import FORMS, compare
-    from ..report.draw.plots import check_formats, write_figures
+    from ..report.compare_figures import comparison_figures
+    from ..report.compare_page import compare_page
+    from ..report.counted import judged
+    from ..report.draw.plots import write_figures
     from .terminal import Terminal
 
     require_choice("--format", form, FORMS)
+    require_choice("--map", map_by, METHODS)
+    named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     files = joint_roles(embeddings, queries, roles, repeats)
     given = ({"sizes": read_sizes(sizes)} if sizes else {}) | read_options(option)
     tokenizers = {name.rstrip("/"): _recipe_or_folder(name, given) for name in recipes.split(",")}
     as_page = output.suffix.lower() in PAGES
     folder = runs or (output.with_name(f"{output.stem}-runs") if as_page else output)
-    if figures is not None:
-        check_formats(formats.split(","))
-    require_choice("--map", map_by, METHODS)
-    if as_page:
-        require_file(output, endings=PAGES, force=force)
-    for path in filter(None, (folder, figures)):
-        require_folder(path, quiet=True)
-    as_json = as_json or form == "json"
-    pairs: list[dict[str, Any]] = []
-    notes = ColumnNotes()
+    _require_outputs(output if as_page else None, folder, figures, formats, force)
+    as_json, notes = as_json or form == "json", ColumnNotes()
     with Terminal() as progress:
         source = open_joint(files, repeats, id_column, column, bad_rows, folder, progress, notes, (items,))
+        its_items = items_of(source)
+        visits = visits_from(sequences, its_items.ids, named, notes, id_name_of(its_items)) if sequences else None
+        if visits is not None:
+            require_counted(visits)
         comparison = compare(source, tokenizers, read_seeds(seeds), folder, progress, device)
+        if visits is not None or spread:
+            comparison = judged(comparison, its_items, visits, spread is not False, progress, device)
         if as_page or figures or as_json:
-            from ..report.compare_figures import comparison_figures
-            from ..report.compare_page import compare_page
-            from ..report.contenders import contenders_of, pairs_of
-
-            its_items = items_of(source)
-            sides = contenders_of(comparison, its_items, its_items.ids, progress, device)
-            if as_page or as_json:
-                pairs = pairs_of(sides, _texts(items, text, files["items"], its_items, id_column, notes))
-            if as_page or figures:
-                progress.start("figures", 0)
-                drawn = comparison_figures(comparison, sides, map_by)
-            if as_page:
-                title = f"Tokenizers on {Path(files['items']).stem}"
-                write_page(output, compare_page(comparison, sides, drawn, title, pairs))
-            if figures is not None:
-                write_figures(drawn, figures, formats.split(","))
+            texts = _texts(items, text, files["items"], its_items, id_column, notes) if as_page or as_json else None
+            pairs, sides = _sides(comparison, its_items, texts, progress, device)
+        if as_page or figures:
+            progress.start("figures", 0)
+            drawn = comparison_figures(comparison, sides, map_by)
+        if as_page:
+            write_page(output, compare_page(comparison, sides, drawn, _title(files), pairs))
+        if figures is not None:
+            write_figures(drawn, figures, formats.split(","))
     if as_json:
         print(comparison.json(pairs, notes.field()))
         return
     notes.print()
-    _print(comparison, form)
-    if as_page and form == "table":
-        print(f"wrote {output}; its runs are in {folder}")
+    wrote = f"wrote {output}; its runs are in {folder}" if as_page else ""
+    _print(comparison, form, wrote, _next(comparison, files["items"], id_column, column))
 
 
-def _print(comparison: "Comparison", form: str) -> None:
+def _title(files: Mapping[str, str]) -> str:
+    return f"Tokenizers on {Path(files['items']).stem}"
+
+
+def _require_outputs(page: Path | None, folder: Path, figures: Path | None, formats: str, force: bool) -> None:
+    """Fail before the work if what is asked for cannot be written."""
+    from ..report.draw.plots import check_formats
+
+    if figures is not None:
+        check_formats(formats.split(","))
+    if page is not None:
+        require_file(page, endings=PAGES, force=force)
+    for path in filter(None, (folder, figures)):
+        require_folder(path, quiet=True)
+
+
+def _sides(
+    comparison: "Comparison", items: Any, texts: list[str] | None, progress: "Terminal", device: str
+) -> tuple[list[dict[str, Any]], "list[Contender]"]:
+    """What each tokenizer separates of what another merges, and all of them with their SIDs."""
+    from ..report.contenders import contenders_of, pairs_of
+
+    sides = contenders_of(comparison, items, items.ids, progress, device)
+    return pairs_of([one for one in sides if one.label not in comparison.spread], texts), sides
+
+
+def _next(comparison: "Comparison", items: str, id_column: str | None, column: str | None) -> str:
+    """The command that encodes the items with the best tokenizer."""
+    from .printing import command_line
+
+    best = next(iter(comparison.figures))
+    spread = ["--spread"] if best in comparison.spread else []
+    options = {"--id-column": id_column, "--column": column}
+    return command_line("encode", comparison.folders[best][0], items, "-o", "sids.parquet", *spread, options=options)
+
+
+def _print(comparison: "Comparison", form: str, wrote: str, following: str) -> None:
     from .printing import print_comparison
 
     if form != "table":
@@ -129,6 +186,10 @@ def _print(comparison: "Comparison", form: str) -> None:
     print_comparison(comparison)
     if comparison.roles:
         print(describe_roles(comparison.roles))
+    if wrote:
+        print(wrote)
+    if comparison.is_counted:
+        print(f"next: {following}")
 
 
 def _recipe_or_folder(name: str, options: dict[str, Any]) -> Any:

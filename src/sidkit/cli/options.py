@@ -62,6 +62,13 @@ SequencesOption = Annotated[
         metavar="PATH",
     ),
 ]
+SpreadToo = Annotated[
+    bool | None,
+    typer.Option(
+        "--spread/--no-spread",
+        help="Measure SIDs also with items spread, as `encode --spread` does it [default: with --sequences]",
+    ),
+]
 TextColumn = Annotated[str, typer.Option("--text", help="Column of texts in --items")]
 IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of item ids [default: detected]")]
 Column = Annotated[str | None, typer.Option("--column", help="Column of vectors [default: detected]")]

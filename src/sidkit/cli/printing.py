@@ -101,8 +101,15 @@ def print_comparison(comparison: Comparison) -> None:
         table.add_row(Text(plain(label)), *(Text(cell, style=styles.get(rank, "")) for cell, rank in cells))
     console = console_at_least(40 + 16 * len(columns))
     console.print(table)
-    runs, seeds = sum(map(len, comparison.figures.values())), ", ".join(map(str, comparison.seeds))
+    fits = [runs for label, runs in comparison.figures.items() if label not in comparison.spread]
+    runs, seeds = sum(map(len, fits)), ", ".join(map(str, comparison.seeds))
     console.print(f"{runs} runs over seeds {seeds}; {comparison.reused} were on disk already")
+    if comparison.is_counted:
+        from ..report.counted import PREDICTS
+        from ..report.lead import lead_of
+
+        console.print(f"\nRanked by {PREDICTS}.", style="dim", highlight=False, soft_wrap=True)
+        console.print(Text(plain(lead_of(comparison)[0]), style="bold"), soft_wrap=True)
 
 
 def print_rows(lines: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -26,7 +26,7 @@ from ..sids.prefixes import require_codes
 from .chances import Chances
 from .ranking import CUTS, mean_figures
 
-__all__ = ["counted", "counted_by_token", "held_out"]
+__all__ = ["counted", "counted_by_token", "held_out", "require_counted"]
 
 Integers = NDArray[np.int64]
 
@@ -71,6 +71,14 @@ def held_out(sequences: Sequences, split: Literal["test", "valid"]) -> tuple[Int
         raise InputError("items without a semantic ID have to be left out of the sequences first")
     _, position = sequences.held_out({"valid": 2, "test": 1}[split])
     return sequences.rows[position - 1], sequences.rows[position]
+
+
+def require_counted(sequences: Sequences) -> Sequences:
+    """The sequences without unknown items; an error if there is nothing to predict in them."""
+    known = sequences.known()
+    if not len(held_out(known, "valid")[0]):
+        raise InputError("no sequence has three known items, so there is nothing to predict by counting")
+    return known
 
 
 def _followed(start: Integers, after: Integers, popular: Integers, last: Integers, target: Integers) -> Integers:

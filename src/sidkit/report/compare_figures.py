@@ -10,7 +10,7 @@ import numpy as np
 
 from ..sids.metrics import METRICS, Metric
 from .centroids import joint_map
-from .comparison import Comparison
+from .comparison import COUNTED, Comparison
 from .contenders import Contender
 from .draw.chart import Figure, Panel, Series
 from .figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
@@ -40,7 +40,9 @@ def _bars(comparison: Comparison) -> list[Panel]:
     """Means over seeds, with whiskers of one standard deviation; no bar where a tokenizer has no such level."""
     levels, utilisation = comparison.levels(), METRICS["utilisation"]
     alone = [("of SIDs", METRICS["icr_per_sid"], None), ("of items", METRICS["icr_per_item"], None)]
-    panels = [_bar_panel(comparison, "SIDs with one item, items alone on their SID", "", alone)]
+    counted = [("", COUNTED, None)] if comparison.is_counted else []
+    panels = [_bar_panel(comparison, "Recommended by counting", "", counted)] if counted else []
+    panels.append(_bar_panel(comparison, "SIDs with one item, items alone on their SID", "", alone))
     for metric in (METRICS["codes_used"], METRICS["prefix_gini"]):
         title = f"{metric.title} (lower is more even)" if metric.better == "lower" else metric.title
         groups = [(str(level + 1), metric, level) for level in range(levels)]

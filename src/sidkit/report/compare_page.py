@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from statistics import mean, stdev
 from typing import Any
 
 from ..data.joint import ITEMS
 from ..sids.metrics import Metric
 from .comparison import Comparison
 from .contenders import Contender
+from .counted import PREDICTS
 from .draw.chart import Figure
 from .evidence import assess
 from .html import chips, figure_section, findings_list, look_for, numbers_list, page, section, short, table
+from .lead import lead_of
+from .limits import GRADES
 from .words import LOOK_FOR
 
 __all__ = ["compare_page"]
@@ -42,37 +44,17 @@ def compare_page(
 
 
 def _verdict(comparison: Comparison, contenders: Sequence[Contender]) -> str:
-    """Who leads, whether by more than seeds differ, and each tokenizer's own verdict."""
-    alone = {label: [run["icr_per_item"] for run in runs] for label, runs in comparison.figures.items()}
-    headline, numbers = _lead(alone)
+    """Who leads, whether by more than seeds differ, and each tokenizer's own verdict; the worst gives the colour."""
+    headline, numbers = lead_of(comparison)
     verdicts = [(one.label, assess(one.table)["verdict"]) for one in contenders]
     lines = [
         (verdict["grade"], f'<span class="sid">{escape(label)}</span> {escape(verdict["headline"])}')
         for label, verdict in verdicts
     ]
-    return f'<div class="verdict"><h2>{escape(headline)}</h2>{numbers_list(numbers)}{findings_list(lines)}</div>'
-
-
-def _lead(alone: Mapping[str, Sequence[float]]) -> tuple[str, list[tuple[str, str]]]:
-    """The headline and its (value, label) numbers, from the share of items alone on their SID per label and seed."""
-    order = sorted(alone, key=lambda label: -mean(alone[label]))
-    best = order[0]
-    numbers = [(f"{mean(alone[best]):.1%}", f"of items have a SID to themselves under {best}")]
-    if len(order) == 1:
-        return f"{best} gives the most items a SID to themselves.", numbers
-    second = order[1]
-    lead = 100 * (mean(alone[best]) - mean(alone[second]))
-    std = 100 * max(stdev(alone[label]) if len(alone[label]) > 1 else 0.0 for label in (best, second))
-    seeds = min(len(alone[best]), len(alone[second]))
-    numbers.append((f"{lead:.2f}", f"points ahead of {second}"))
-    numbers.append((f"±{std:.2f}" if seeds > 1 else "?", "points between seeds (standard deviation)"))
-    headline = f"{best} gives the most items a SID to themselves."
-    if seeds < 2:
-        return f"{headline} Its lead over {second} rests on one seed; run more seeds to know whether it holds.", numbers
-    if lead > 2 * std:
-        return f"{headline} Its lead over {second} is larger than the differences between seeds.", numbers
-    tie = f"{best} and {second} do not differ clearly: the lead is less than twice the standard deviation over seeds."
-    return tie, numbers
+    worst = max((verdict["grade"] for _, verdict in verdicts), key=GRADES.index)
+    by = f'<p class="soft">{escape(f"Ranked by {PREDICTS}.")}</p>' if comparison.is_counted else ""
+    found = f"{numbers_list(numbers)}{by}{findings_list(lines)}"
+    return f'<div class="verdict {worst}"><h2>{escape(headline)}</h2>{found}</div>'
 
 
 def _table(comparison: Comparison) -> str:

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from ..sids.metrics import Metric, metrics_for
 from .tables import latex, latex_text, markdown
 
-__all__ = ["Column", "Comparison"]
+__all__ = ["COUNTED", "Column", "Comparison"]
+
+COUNTED = Metric(
+    "counted_ndcg_20_per_user",
+    "counted NDCG@20",
+    "mean over users of the NDCG@20 of SIDs by how often they follow the first token of the last item's SID",
+    ".4f",
+    "higher",
+    short="counted NDCG@20",
+)
 
 
 class Column(NamedTuple):
@@ -39,6 +48,12 @@ class Comparison:
     reused: int = 0  # runs that were on disk already
     folders: Mapping[str, Sequence[Path]] = field(default_factory=dict)  # of the fitted tokenizers
     roles: Mapping[str, int] = field(default_factory=dict)  # of a joint fit: role -> its rows; figures count items
+    spread: frozenset[str] = frozenset()  # labels of those whose items are spread over free codes
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the runs were counted on sequences; then the best one comes first."""
+        return all(COUNTED.name in run for runs in self.figures.values() for run in runs)
 
     def levels(self) -> int:
         """Levels of the tokenizer that has most."""
@@ -47,7 +62,7 @@ class Comparison:
     def columns(self) -> list[Column]:
         """A column per metric, or per metric and level."""
         names = {name for runs in self.figures.values() for run in runs for name in run}
-        columns = []
+        columns = [Column(COUNTED.short, COUNTED, None)] if self.is_counted else []
         for metric in metrics_for("compare", names):
             name, unit = metric.short or metric.label, " %" if metric.is_share else ""
             if metric.per_level:
@@ -119,6 +134,7 @@ class Comparison:
         """
         facts = {"seeds": list(self.seeds), "figures": self.figures, **(more or {})}
         facts |= {"roles": self.roles} if self.roles else {}
+        facts |= {"ranked_by": COUNTED.name, "ranking": list(self.figures)} if self.is_counted else {}
         return json.dumps(facts if pairs is None else facts | {"pairs": pairs}, indent=1)
 
 

@@ -32,7 +32,7 @@ def contenders_of(
     contenders = []
     for label, folders in comparison.folders.items():
         fitted = load(folders[0])
-        codes = fitted.encode(X, device=device, progress=progress or Silent())
+        codes = fitted.encode(X, device=device, progress=progress or Silent(), spread=label in comparison.spread)
         contenders.append(Contender(label, SidTable(ids, codes, fitted.sizes), fitted.codebooks))
     return contenders
 

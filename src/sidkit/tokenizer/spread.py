@@ -23,7 +23,7 @@ from ..stages.stage import HasTokenCosts
 if TYPE_CHECKING:
     from .tokenizer import FittedTokenizer
 
-__all__ = ["copied_if_slow", "last_costs", "require_spreadable", "resolve_rows", "spread"]
+__all__ = ["can_spread", "copied_if_slow", "last_costs", "require_spreadable", "resolve_rows", "spread"]
 
 
 def spread(
@@ -73,10 +73,16 @@ def last_costs(
     return costs
 
 
+def can_spread(fitted: FittedTokenizer) -> bool:
+    """Whether the last stage can say what each code of its last token would cost a row."""
+    last = fitted.stages[-1]
+    return isinstance(last, HasTokenCosts) and (not isinstance(last, FittedLevel) or isinstance(last.clusters, HasCosts))
+
+
 def require_spreadable(fitted: FittedTokenizer) -> HasTokenCosts:
     """The last stage; an error unless it can say what each code of its last token would cost a row."""
     last, spec = fitted.stages[-1], fitted.spec.stages[-1]
-    if isinstance(last, HasTokenCosts) and (not isinstance(last, FittedLevel) or isinstance(last.clusters, HasCosts)):
+    if isinstance(last, HasTokenCosts) and can_spread(fitted):
         return last
     kind = type(spec.cluster if isinstance(spec, Level) else spec).__name__
     raise SpecError(f"this tokenizer ends in {kind}, which cannot say what another last code would cost an item")
