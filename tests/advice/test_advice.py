@@ -191,7 +191,7 @@ def test_the_command_line_prints_a_table_and_refuses_other_files(catalogue, tmp_
     output = run(app, [*arguments, "-o", str(tmp_path / "advice.svg")]).output
     assert "Take 16-8: fitted on all items, it meets the target" in output
     assert (tmp_path / "advice.svg").read_text().startswith("<svg")
-    assert "written as .html, .svg or .json" in str(run(app, [*arguments, "-o", "advice.png"]).exception)
+    assert "name it with .html, .svg or .json" in str(run(app, [*arguments, "-o", "advice.png"]).exception)
 
 
 def test_groups_too_fine_for_the_sample_are_noticed():

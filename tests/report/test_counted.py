@@ -17,10 +17,10 @@ from sidkit.report.compare import compare
 from sidkit.report.comparison import COUNTED
 from sidkit.report.counted import judged
 from sidkit.sids.quality import quality
-from sidkit.tokenizer.recipes import opq_kmeans, rq_kmeans
+from sidkit.tokenizer.recipes import rq_kmeans
 from sidkit.tokenizer.tokenizer import load
 
-TOKENIZERS = {"coarse": rq_kmeans((2, 16)), "fine": rq_kmeans((16, 32)), "opq": opq_kmeans((16, 16))}
+TOKENIZERS = {"coarse": rq_kmeans((2, 16)), "fine": rq_kmeans((16, 32))}
 GROUPS, EACH = 16, 12
 
 
@@ -63,8 +63,15 @@ def test_the_best_comes_first_and_items_that_are_spread_do_better(ranked):
     assert list(means.values()) == sorted(means.values(), reverse=True)
     assert next(iter(means)) == "fine, spread"
     assert means["fine, spread"] > 1.2 * means["fine"] > 1.2 * means["coarse"]
-    assert ranked.spread == {"fine, spread", "coarse, spread"}  # the suffix of OPQ cannot be spread
+    assert ranked.spread == {"fine, spread", "coarse, spread"}
     assert ranked.columns()[0].metric is COUNTED
+
+
+def test_a_tokenizer_that_cannot_be_spread_is_measured_as_it_is(shop, tmp_path, monkeypatch):
+    _, X, sequences = shop
+    comparison = compare(X, {"fine": TOKENIZERS["fine"]}, [0], tmp_path)
+    monkeypatch.setattr("sidkit.report.counted.can_spread", lambda fitted: False)
+    assert list(judged(comparison, X, sequences, spread_too=True).figures) == ["fine"]
 
 
 def test_without_sequences_nothing_is_ranked(shop, tmp_path):
@@ -85,13 +92,12 @@ def test_sequences_without_a_third_item_are_refused_before_the_work(shop, tmp_pa
 
 def test_compare_ranks_by_counting_says_so_and_ends_with_a_command_that_runs(shop, tmp_path):
     folder = shop[0]
-    words = ("-r", "prq-kmeans,opq-kmeans", "--sizes", "16-16", "--seeds", "x2", "-o", tmp_path / "page.html")
+    words = ("-r", "prq-kmeans", "--sizes", "16-16", "--seeds", "x2", "-o", tmp_path / "page.html")
     arguments = ("compare", folder / "items.parquet", "--sequences", folder / "sequences.parquet", *words)
     printed = sidkit(*arguments, "--map", "pca")
     assert "Ranked by counted NDCG@20" in printed
     assert "predicted best, on public datasets, how well a trained recommender does" in printed
-    assert printed.index("prq-kmeans, spread") < printed.index("opq-kmeans")
-    assert "4 runs over seeds 0, 1" in printed  # spreading is no fit
+    assert "2 runs over seeds 0, 1" in printed  # spreading is no fit
     assert "prq-kmeans, spread is expected to recommend best." in printed
     _, *command = printed.rpartition("next: ")[2].split()
     assert command[0] == "encode"
@@ -105,7 +111,7 @@ def test_compare_ranks_by_counting_says_so_and_ends_with_a_command_that_runs(sho
     assert facts["ranking"][0] == "prq-kmeans, spread"
     assert facts["columns"]["sequences"] == {"sequence": "items"}
     plain = json.loads(sidkit(*arguments[:-1], tmp_path / "page-runs", "--json", "--no-spread"))
-    assert set(plain["ranking"]) == {"prq-kmeans", "opq-kmeans"}
+    assert set(plain["ranking"]) == {"prq-kmeans"}
 
 
 def test_advise_ranks_sizes_by_counting_with_and_without_spread(shop, tmp_path):

@@ -171,7 +171,10 @@ def test_of_several_seeds_the_first_recommends_and_says_so(folder, tmp_path):
         (("--history", "p1", "-k", "0"), "--top must be at least 1, not 0"),
         (("--history", "x,y"), r"none of the 2 items of --history is known (x, y); the recommender knows 24"),
         (("--users", "lists.parquet", "-o", "lists.parquet"), "is read from; write to another file"),
-        (("--users", "lists.parquet", "-o", "x.npy"), "the output is a Parquet file; name it so, not x.npy"),
+        (
+            ("--users", "lists.parquet", "-o", "x.npy"),
+            "the ending '.npy' is not known; name it with .parquet, .csv",
+        ),
         (("--history", "p1", "--within", "none.txt"), "cannot read none.txt"),
         (("--history", "p1", "--beams", "0"), "beams must be at least 1, not 0"),
     ],

@@ -76,7 +76,9 @@ def last_costs(
 def can_spread(fitted: FittedTokenizer) -> bool:
     """Whether the last stage can say what each code of its last token would cost a row."""
     last = fitted.stages[-1]
-    return isinstance(last, HasTokenCosts) and (not isinstance(last, FittedLevel) or isinstance(last.clusters, HasCosts))
+    return isinstance(last, HasTokenCosts) and (
+        not isinstance(last, FittedLevel) or isinstance(last.clusters, HasCosts)
+    )
 
 
 def require_spreadable(fitted: FittedTokenizer) -> HasTokenCosts:
