@@ -201,7 +201,8 @@ def test_the_reference_has_every_parameter_with_its_default():
         "| `--output`, `-o` PATH | Folder to write | required |",
         "| `--recipe`, `-r` TEXT | Which tokenizer; `sidkit show` lists them | `prq-kmeans` |",
         "| `--top-k` INTEGER | Centroids that each row refines | the recipe's, mostly 2 |",
-        r"| `--bad-rows` error\|drop | Rows with NaN, infinity or only zeros: stop, or leave out and list | `error` |",
+        r"| `--bad-rows` error\|drop | Rows with NaN, infinity or only zeros: stop, or leave them out and list them "
+        "| `error` |",
     ):
         assert row in parts["sidkit fit"].splitlines()
     assert "| `--separator` TEXT | What separates the parts of a category path | `' > '` |" in parts["sidkit judge"]

@@ -177,3 +177,19 @@ def test_a_command_is_in_the_file_of_its_name():
 
     wrong = [(module, expected) for module, expected in homes(COMMANDS, GROUPS, []) if module != expected]
     assert wrong == []
+
+
+def test_triton_kernels_are_in_folders_called_triton_and_document_their_shapes():
+    kernels = [
+        (name, node)
+        for name, node in _definitions(ast.FunctionDef)
+        if any("triton.jit" in ast.unparse(mark) or "autotune" in ast.unparse(mark) for mark in node.decorator_list)
+    ]
+    assert len(kernels) > 40
+    outside = [f"{name}.{node.name}" for name, node in kernels if "triton" not in name.split(".")]
+    assert outside == []
+    shape = re.compile(
+        r"\(\w+,[^()]*\)|\b[A-Z]\w*Args\b|RowList|[Ss]hapes as|[Aa]s `\w+`|arguments are those of|of scalars"
+    )
+    bare = [f"{name}.{node.name}" for name, node in kernels if not shape.search(ast.get_docstring(node) or "")]
+    assert bare == []

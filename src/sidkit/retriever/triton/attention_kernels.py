@@ -20,7 +20,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _load(at, inside, other, FULL: tl.constexpr):
-    """Load a tile of pointers, masked unless it is full."""
+    """Load a tile of pointers (A, B), masked by `inside` (A, B) unless it is full."""
     if FULL:
         return tl.load(at)
     return tl.load(at, mask=inside, other=other)
@@ -28,7 +28,7 @@ def _load(at, inside, other, FULL: tl.constexpr):
 
 @triton.jit
 def _store(at, value, inside, FULL: tl.constexpr):
-    """Store a tile, masked unless it is full."""
+    """Store a tile of values (A, B) at pointers (A, B), masked by `inside` (A, B) unless it is full."""
     if FULL:
         tl.store(at, value)
     else:

@@ -113,7 +113,7 @@ def sum_kernel(
 
 @triton.jit
 def grid_of(longest):
-    """2^21 over the power of two nearest the longest row: products w x, w <= 1, then stay below 1.5 * 2^21."""
+    """2^21 over the power of two nearest the longest row, of scalars: products w x, w <= 1, stay below 1.5 * 2^21."""
     exponent = tl.maximum((longest * 1.4142135).to(tl.int32, bitcast=True) >> 23, 22)
     return ((127 + 21 + 127 - exponent) << 23).to(tl.float32, bitcast=True)
 

@@ -95,7 +95,10 @@ def backward_kernel(
 
 @triton.jit
 def _kept(seed, line, column, least):
-    """Which elements dropout leaves: those whose hash of seed, line and column is not below `least`."""
+    """Which elements dropout keeps: those whose hash of seed, line and column is not below `least`.
+
+    line: (BM,), column: (W,) -> (BM, W)
+    """
     key = line.to(tl.uint32)[:, None] * 0x9E3779B1 + column.to(tl.uint32)[None, :] * 0x85EBCA77 + seed.to(tl.uint32)
     key = (key ^ (key >> 16)) * 0x85EBCA6B
     key = (key ^ (key >> 13)) * 0xC2B2AE35
