@@ -5,13 +5,17 @@ import pyarrow as pa
 import pytest
 
 import sidkit
-from sidkit.errors import InputError, StoreError
-from sidkit.publish.append import append
+from sidkit.errors import InputError, SpecError, StoreError
+from sidkit.publish.append import append as append_given
 from sidkit.publish.changes import changes
+from sidkit.publish.incoming import ToAppend
 from sidkit.publish.registry import create_registry, open_registry
 from sidkit.publish.withdraw import withdraw_generation, withdraw_items
+from sidkit.sids.policies import Occupied, Policy
+from sidkit.tokenizer.spread import resolve_rows
 
 SIZES = (4, 4, 4)
+KEEP = Policy("keep")
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +29,10 @@ def small_tokenizer(tmp_path_factory):
 def registry(registry_address, small_tokenizer):
     with create_registry(registry_address, small_tokenizer, note="launch") as made:
         yield made
+
+
+def append(registry, batches, policy=KEEP, resolver=None, **facts):
+    return append_given(registry, ToAppend(batches, policy, resolver), **facts)
 
 
 def batch(*items, kind=None):
@@ -300,3 +308,40 @@ def test_writing_while_reading_on_one_connection_is_refused(registry):
         append(registry, [batch(("E", 0, 0, 0))])
     batches.close()
     append(registry, [batch(("E", 0, 0, 0))])
+
+
+@pytest.fixture(scope="session")
+def vectors():
+    return np.random.default_rng(3).normal(size=(120, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("policy", [Policy("nearest"), Policy("capacity", 2), Policy("least-cost"), Policy("keep")])
+def test_policies_give_the_places_that_they_give_in_memory(registry, vectors, policy):
+    """Three appends, the second after a withdrawal: as one call of the policy each, with all earlier items as given."""
+    fitted = registry.load_tokenizer()
+    codes, items = fitted.encode(vectors), np.array([f"P{i:03}" for i in range(len(vectors))])
+    wanted_codes, wanted_slots = np.empty((0, 3), np.int32), np.empty(0, np.int64)
+    for rows in (np.arange(40), np.arange(40, 90), np.arange(90, 120)):
+
+        def resolver(codes, numbers, taken, rows=rows):
+            return resolve_rows(fitted, vectors, codes, policy, taken, rows=rows[numbers])
+
+        done = append(registry, [(pa.array(items[rows]), codes[rows])], policy, resolver)
+        taken = Occupied(wanted_codes, wanted_slots)
+        wanted = resolve_rows(fitted, vectors, codes[rows], policy, taken, rows=rows)
+        assert (done.moved, done.shared, done.cost) == (wanted.moved.sum(), wanted.shared, wanted.cost)
+        wanted_codes = np.concatenate([wanted_codes, wanted.codes])
+        wanted_slots = np.concatenate([wanted_slots, wanted.slots])
+        if len(rows) == 40:
+            withdraw_items(registry, items[:20].tolist())
+    assert (registry.generation().policy, registry.generation().capacity) == (policy.name, policy.capacity)
+    found = [registry.find(item) for item in items]
+    assert [one.slot for one in found] == wanted_slots.tolist()
+    assert [list(one.codes) for one in found] == wanted_codes.tolist()
+
+
+def test_a_policy_that_moves_items_needs_their_vectors(registry):
+    with pytest.raises(
+        SpecError, match="'nearest' moves items to other codes and needs their vectors; append embeddin"
+    ):
+        append(registry, [FIRST], Policy("nearest"))

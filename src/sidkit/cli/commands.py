@@ -20,6 +20,14 @@ from .explore import explore
 from .fit import fit
 from .judge import judge
 from .lookup import lookup
+from .publish.append import append
+from .publish.diff import diff as diff_generations
+from .publish.export import export as export_generation
+from .publish.init import init
+from .publish.list import list as list_generations
+from .publish.shared import WithRegistry
+from .publish.show import show as show_published
+from .publish.withdraw import withdraw
 from .ray import WithRay
 from .recommend import recommend
 from .report import report
@@ -81,6 +89,18 @@ GROUPS = {
             Command(query, "Show the prefix of a query under each tokenizer"),
         ),
     ),
+    "publish": Group(
+        "Publish semantic IDs that stay: an item keeps its ID, and no other item ever gets it.",
+        (
+            Command(init, "Make a registry of published semantic IDs", WithRegistry),
+            Command(append, "Publish items: new ones get an ID, known ones keep theirs", WithRegistry),
+            Command(list_generations, "List the generations of a registry", WithRegistry),
+            Command(show_published, "Show a published item, or the items of a SID or prefix", WithRegistry),
+            Command(diff_generations, "List what changed between two generations", WithRegistry),
+            Command(withdraw, "Withdraw items, or all that a generation published", WithRegistry),
+            Command(export_generation, "Write a generation as Parquet files", WithRegistry),
+        ),
+    ),
     "search": Group(
         "Generative search: queries and items share semantic IDs.",
         (
@@ -104,7 +124,6 @@ GROUPS = {
             ),
         },
     ),
-    "publish": Group("Publish semantic IDs that stay.", ()),
 }
 
 

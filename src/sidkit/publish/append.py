@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..progress import Progress, Silent
-from .incoming import Batches, incoming
-from .place import Placing, place
+from .incoming import ToAppend, incoming
+from .place import place, require_resolver
 from .registry import now
 from .tables import TEXTS, Generation, create_item_tables, drop_item_tables
 
@@ -40,35 +40,36 @@ class Appended:
 
 def append(
     registry: Registry,
-    batches: Batches,
-    placing: Placing | None = None,
+    given: ToAppend,
     tokenizer: tuple[str, str] | None = None,
     source: str = "",
     note: str = "",
+    adopt: bool = False,
     progress: Progress | None = None,
 ) -> Appended:
-    """Publish the items of these batches as one generation. If all of them are published already, nothing changes.
+    """Publish items as one generation. If all of them are published already, nothing changes.
 
-    placing      the policy for SIDs that are taken; as in the latest generation if it is not given
-    tokenizer    folder and digest, if it is another one than that of the latest generation
+    tokenizer   folder and digest of the one that made the SIDs; it must be that of the registry, unless adopt
+    source      the name of what is appended
     """
-    report, database = progress or Silent(), registry.database
-    with incoming(registry, batches, report) as (given, ids), database.writing():
+    database, policy = registry.database, given.policy
+    require_resolver(policy, given.resolver)
+    with incoming(registry, given.batches, progress or Silent()) as (count, ids), database.writing():
         latest = registry.generation()
-        placing = placing or Placing(latest.policy, latest.capacity)
+        folder, digest = tokenizer or (latest.tokenizer, latest.digest)
+        if digest != latest.digest and not adopt:
+            raise InputError(f"{registry.name} has adopted the tokenizer {latest.tokenizer} meanwhile; append again")
         _require_ids(registry, ids)
         number = latest.generation + 1
         kept, differing, restored = _take_known(database, ids, number)
-        new = given - kept
+        new = count - kept
         if not new and not restored:
-            return Appended(None, given, kept=kept, differing=differing)
-        placed = place(registry, placing, number, report)
-        folder, digest = tokenizer or (latest.tokenizer, latest.digest)
+            return Appended(None, count, kept=kept, differing=differing)
+        placed = place(registry, ids, policy, given.resolver, number)
+        how = (folder, digest, policy.name, policy.capacity, source)
         counts = (new, kept, restored, 0, placed.moved, latest.items + new + restored)
-        policy = placing.policy, placing.capacity
-        made = Generation(number, "append", now(), folder, digest, *policy, source, *counts, note)
-        registry.add(made)
-    return Appended(made, given, new, kept, differing, restored, placed.moved, placed.shared, placed.cost)
+        made = registry.add(Generation(number, "append", now(), *how, *counts, note))
+    return Appended(made, count, new, kept, differing, restored, placed.moved, placed.shared, placed.cost)
 
 
 def _require_ids(registry: Registry, ids: str) -> None:

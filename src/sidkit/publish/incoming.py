@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,15 +16,26 @@ from numpy.typing import NDArray
 from ..data.ids import is_text, without_dictionary
 from ..errors import InputError
 from ..progress import Progress
+from ..sids.policies import Policy
+from .place import Resolver
 from .tables import INTEGERS, TEXTS
 
 if TYPE_CHECKING:
     from .database import Database
     from .registry import Registry
 
-__all__ = ["Batches", "incoming"]
+__all__ = ["Batches", "ToAppend", "incoming"]
 
 Batches: TypeAlias = Iterable[tuple[Any, NDArray[np.int32]]]  # ids (a pyarrow array) and codes (n, levels)
+
+
+@dataclass(frozen=True)
+class ToAppend:
+    """Items in batches, the policy for SIDs that are taken, and what applies it if it moves items."""
+
+    batches: Batches
+    policy: Policy = field(default_factory=Policy)
+    resolver: Resolver | None = None
 
 
 @contextmanager

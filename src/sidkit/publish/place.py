@@ -1,41 +1,86 @@
-"""A place for every new item: its SID, and its number among the items of that SID (slot)."""
+"""A place for every new item: its SID, and its number among the items of that SID (slot).
+
+Policies that move nothing are one statement of the database. Others read what is published under the prefixes of the
+new items, and choose other last tokens (`sids/policies.py`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..progress import Progress
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import SpecError
+from ..sids.policies import Occupied, Policy, Resolved
 
 if TYPE_CHECKING:
     from .registry import Registry
 
-__all__ = ["Placed", "Placing", "place"]
+__all__ = ["Placed", "Resolver", "place", "require_resolver"]
 
-
-@dataclass(frozen=True)
-class Placing:
-    """The policy for SIDs that are taken."""
-
-    policy: str = "keep"
-    capacity: int = 1
+# (codes of new items, their row numbers in what is appended, what is published) -> their places
+Resolver = Callable[[NDArray[np.int32], NDArray[np.int64], Occupied], Resolved]
 
 
 @dataclass(frozen=True)
 class Placed:
-    """What the policy did: new items with another last token, items beyond the capacity, the cost of moving."""
+    """What a policy did to the new items."""
 
-    moved: int = 0
-    shared: int = 0
-    cost: float = 0.0
+    moved: int  # those with another last token
+    shared: int  # those beyond the capacity of their SID
+    cost: float  # of moving, in units of what the last level minimises
 
 
-def place(registry: Registry, placing: Placing, number: int, progress: Progress) -> Placed:
-    """Write the items of `incoming` to `published`; inside a transaction."""
-    taken = "SELECT max(p.slot) + 1 FROM published p WHERE p.sid = i.sid"
-    rank = "row_number() OVER (PARTITION BY i.sid ORDER BY i.row) - 1"
-    registry.database.run(
-        f"INSERT INTO published SELECT i.item, i.sid, coalesce(({taken}), 0) + {rank}, {number:d} "
-        "FROM incoming i ORDER BY i.item"
-    )
-    return Placed()
+def require_resolver(policy: Policy, resolver: Resolver | None) -> None:
+    """An error if a policy needs the vectors of items, and there are none."""
+    if policy.needs_costs and resolver is None:
+        raise SpecError(
+            f"the policy {policy.name!r} moves items to other codes and needs their vectors; "
+            "append embeddings rather than SIDs, or choose --policy keep"
+        )
+
+
+def place(registry: Registry, ids: str, policy: Policy, resolver: Resolver | None, number: int) -> Placed:
+    """Write the items of `incoming` to `published`, as this generation; inside a transaction."""
+    database = registry.database
+    with database.temporary("placed", item=ids, sid=registry.keys.kind, slot="whole"):
+        if policy.needs_costs and resolver is not None:
+            resolved = _resolve(registry, resolver)
+            placed = Placed(int(resolved.moved.sum()), resolved.shared, resolved.cost)
+        else:
+            taken = "SELECT max(p.slot) + 1 FROM published p WHERE p.sid = i.sid"
+            rank = "row_number() OVER (PARTITION BY i.sid ORDER BY i.row) - 1"
+            database.run(f"INSERT INTO placed SELECT i.item, i.sid, coalesce(({taken}), 0) + {rank} FROM incoming i")
+            shared = database.rows("SELECT count(*) FROM placed WHERE slot >= ?", policy.capacity)
+            placed = Placed(0, int(shared[0][0]), 0.0)
+        database.run(f"INSERT INTO published SELECT item, sid, slot, {number:d} FROM placed ORDER BY item")
+    return placed
+
+
+def _resolve(registry: Registry, resolver: Resolver) -> Resolved:
+    """Fill `placed` by a policy that may move items."""
+    database, items, rows, sids = registry.database, list[Any](), list[int](), list[Any]()
+    for batch in database.stream("SELECT item, row, sid FROM incoming ORDER BY row"):
+        for column, values in zip((items, rows, sids), zip(*batch, strict=True), strict=True):
+            column.extend(values)
+    codes = registry.keys.codes_of(sids)
+    resolved = resolver(codes, np.array(rows, np.int64), _occupied(registry, codes))
+    database.fill("placed", (items, registry.keys.of(resolved.codes), resolved.slots.tolist()))
+    return resolved
+
+
+def _occupied(registry: Registry, codes: NDArray[np.int32]) -> Occupied:
+    """What is published under the prefixes of these codes (all tokens but the last)."""
+    database, keys = registry.database, registry.keys
+    prefixes = np.unique(codes[:, :-1], axis=0) if len(codes) else codes[:, :-1]
+    lowest, highest = zip(*(keys.span(prefix) for prefix in prefixes.tolist()), strict=True) if len(codes) else ((), ())
+    with database.temporary("touched", lowest=keys.kind, highest=keys.kind):
+        database.fill("touched", (lowest, highest))
+        near = "SELECT p.sid, p.slot FROM touched t JOIN published p ON p.sid BETWEEN t.lowest AND t.highest"
+        parts = [tuple(zip(*batch, strict=True)) for batch in database.stream(near)]
+    taken = [keys.codes_of(sids) for sids, _ in parts]
+    slots = [np.array(slots, np.int64) for _, slots in parts]
+    return Occupied(np.concatenate([codes[:0], *taken]), np.concatenate([np.empty(0, np.int64), *slots]))

@@ -22,6 +22,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from ..errors import InputError, StoreError
+from ..sids.policies import Policy
 from ..sids.template import Template, template_named
 from .postgres import PostgresDatabase, is_postgres
 from .sid_keys import SidKeys
@@ -101,7 +102,9 @@ class Registry:
 
         latest = self.generation()
         if folder is None and not Path(latest.tokenizer).is_dir():
-            raise StoreError(f"the tokenizer of {self.name}, {latest.tokenizer}, is not there; name a copy of it")
+            raise StoreError(
+                f"the tokenizer of {self.name}, {latest.tokenizer}, is not there; name a copy of it with --tokenizer"
+            )
         fitted = load(folder or latest.tokenizer)
         if fitted.digest != latest.digest:
             raise InputError(
@@ -218,14 +221,13 @@ def create_registry(
     address: str | Path,
     tokenizer: str | Path,
     template: Template | str = "letters",
-    policy: str = "keep",
-    capacity: int = 1,
+    policy: Policy | None = None,
     note: str = "",
 ) -> Registry:
     """Make a registry for the SIDs of a tokenizer; an error if there is one."""
     from ..tokenizer.tokenizer import load
 
-    fitted, form = load(tokenizer), template_named(template)
+    fitted, form, policy = load(tokenizer), template_named(template), policy or Policy()
     database = _connect(address, create=True)
     try:
         with database.writing():
@@ -237,10 +239,8 @@ def create_registry(
             for name, value in facts.items():
                 database.run("INSERT INTO registry (name, value) VALUES (?, ?)", name, value)
             registry = Registry(database)
-            folder = str(Path(tokenizer).resolve())
-            registry.add(
-                Generation(0, "init", now(), folder, fitted.digest, policy, capacity, "", 0, 0, 0, 0, 0, 0, note)
-            )
+            how = (str(Path(tokenizer).resolve()), fitted.digest, policy.name, policy.capacity, "")
+            registry.add(Generation(0, "init", now(), *how, 0, 0, 0, 0, 0, 0, note))
         return registry
     except BaseException:
         database.close()
