@@ -125,12 +125,16 @@ def test_it_is_due_after_so_many_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr("sidkit.files.checkpoint.time.monotonic", lambda: now[0])
     assert Checkpoint(tmp_path, "mine", every=0).due()
     slow = Checkpoint(tmp_path, "mine", every=60)
-    now[0] = 159.0
+    now[0] = 129.0
     assert not slow.due()
-    now[0] = 160.0
+    now[0] = 130.0  # the first save comes after half of the seconds
     assert slow.due()
     slow.save("k", ARRAYS, {})
+    now[0] = 189.0
     assert not slow.due()
+    now[0] = 190.0
+    assert slow.due()
+    assert Checkpoint(tmp_path, "mine").every < 60
 
 
 @pytest.mark.parametrize("key", ["", "../up", "a/b", ".hidden", "a b"])

@@ -120,9 +120,9 @@ class TestTraining:
     def test_all_runs_of_a_stack_are_saved_when_a_save_is_due(self, data, tmp_path, monkeypatch):
         calls, keys = [], []
         monkeypatch.setattr(Checkpoint, "due", lambda self: not calls.append(len(calls)) and len(calls) == 2)
-        monkeypatch.setattr(Checkpoint, "save", lambda self, key, *_: keys.append(key))
+        monkeypatch.setattr(Checkpoint, "save", lambda self, key, arrays, facts: keys.append((key, facts["batch"])))
         train_seeds(*data, tmp_path / "run", (0, 1), replace(PLAN, epochs=3), "cpu", at_once=2)
-        assert keys == ["seed-0", "seed-1"] * 2  # after the second epoch, and at the end
+        assert keys == [("seed-0", 2), ("seed-1", 2), ("seed-0", 0), ("seed-1", 0)]  # after two steps, and at the end
 
     def test_a_resumed_training_may_have_more_seeds(self, data, tmp_path, monkeypatch):
         monkeypatch.setattr(Checkpoint, "due", lambda self: True)

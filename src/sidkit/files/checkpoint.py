@@ -40,25 +40,29 @@ class Checkpoint:
     """A folder of saved states of one run.
 
     identity   which run: spec, seed and data. The state of another run is refused, never mixed in.
-    every      seconds between saves; `due` is true once they have passed.
+    every      seconds between saves; `due` is true once they have passed. The first save is due after half of them.
     """
 
-    def __init__(self, folder: str | Path, identity: str, every: float = 60.0) -> None:
+    def __init__(self, folder: str | Path, identity: str, every: float = 50.0) -> None:
         self.folder = Path(folder)
         self.identity = identity
         self.every = every
-        self._last = time.monotonic()
+        self._last, self._saved = time.monotonic(), False
         if self.folder.is_file():
             raise StoreError(f"{self.folder} is a file; name a folder for checkpoints")
 
     def due(self) -> bool:
         """Whether it is time to save again."""
-        return time.monotonic() - self._last >= self.every
+        return self.age() >= (self.every if self._saved else self.every / 2)
+
+    def age(self) -> float:
+        """Seconds since the last save, or since the start."""
+        return time.monotonic() - self._last
 
     def save(self, key: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Replace the state of this key in one step."""
         STATE.write(self._folder_of(key), {"identity": self.identity, "facts": dict(facts)}, arrays)
-        self._last = time.monotonic()
+        self._last, self._saved = time.monotonic(), True
 
     def load(self, key: str) -> State | None:
         """The arrays and facts saved under this key, or None if there are none; damage is an error."""
@@ -72,6 +76,12 @@ class Checkpoint:
                 "or remove it to start afresh"
             )
         return arrays, state["facts"]
+
+    def facts(self, key: str) -> dict[str, Any] | None:
+        """The facts saved under this key, without the arrays; None if there are none."""
+        folder = self._folder_of(key)
+        facts: dict[str, Any] | None = STATE.read_config(folder)["facts"] if folder.is_dir() else None
+        return facts
 
     def _folder_of(self, key: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", key):

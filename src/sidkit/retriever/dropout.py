@@ -24,6 +24,14 @@ class RunDropout:
         for generator, seed in zip(self.generators, seeds, strict=True):
             generator.manual_seed(seed)
 
+    def draws(self, run: int) -> Tensor:
+        """Where the draws of a run have come to, (bytes,)."""
+        return self.generators[run].get_state()
+
+    def resume(self, run: int, draws: Tensor) -> None:
+        """Draw on from there."""
+        self.generators[run].set_state(draws)
+
     def __call__(self, x: Tensor) -> Tensor:
         """x: (R, ...), as torch drops elements on a CPU."""
         if not self.share:

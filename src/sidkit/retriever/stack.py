@@ -19,6 +19,7 @@ from ..data.sequences import Sequences
 from ..engine.device import product_dtype
 from .backend import choose_parts
 from .data import Examples, Vocabulary, examples
+from .dropout import RunDropout
 from .layout import Layout
 from .model import Weights, one_run
 from .network import Batch, in_dtype, loss
@@ -72,6 +73,7 @@ class Stack:
         self.weights: Weights = {}
         self.parts = choose_parts(plan.shape, runs, self.dtype, device, max(self.slot.shape[1], self.mine.shape[1]))
         self._graph: Any = None
+        self._within: dict[int, Weights] = {}
         self._helper, self._ahead = ThreadPoolExecutor(1), dict[tuple[int, int], Future[NDArray[np.int32]]]()
 
     def too_large(self, runs: int) -> bool:
@@ -106,17 +108,40 @@ class Stack:
         for copy in self.copies.values():
             copy.requires_grad_()
 
-    def epoch(self, seeds: Sequence[int], epochs: Sequence[int], every: int = 0) -> Iterator[int]:
-        """One pass over all examples, each run in its own order; after every `every` steps, yields how many."""
+    @property
+    def stops_anywhere(self) -> bool:
+        """Whether an epoch can be resumed in its middle: dropout is then drawn run by run, on the CPU."""
+        return isinstance(self.parts.dropout, RunDropout)
+
+    def within_epoch(self, index: int) -> Weights:
+        """What a run needs besides its weights to resume in the middle of an epoch."""
+        dropout = self.parts.dropout
+        draws = {"draws": dropout.draws(index)} if isinstance(dropout, RunDropout) else {}
+        return {"total": self.total[index : index + 1].clone(), **draws}
+
+    def resume_within(self, index: int, state: Weights) -> None:
+        """The inverse of `within_epoch`, for the next call of `epoch`."""
+        self._within[index] = state
+
+    def epoch(self, seeds: Sequence[int], epochs: Sequence[int], every: int = 0, first: int = 0) -> Iterator[int]:
+        """One pass over all examples, each run in its own order; after every `every` steps, yields how many.
+
+        first: the batch to start from, for runs given to `resume_within`.
+        """
         on_gpu = torch.device(self.device).type == "cuda"
         every = every or (64 if on_gpu else 1)
         self.parts.start_epoch([_mix(*one) for one in zip(seeds, epochs, strict=True)])
         self.seeds.copy_(torch.as_tensor(list(seeds)))
         self.order.copy_(torch.as_tensor(self._orders(seeds, epochs)))
-        self.at.zero_()
+        self.at.fill_(first)
         self.total.zero_()
+        for index, state in self._within.items():
+            self.total[index] = state["total"][0]
+            if isinstance(self.parts.dropout, RunDropout):
+                self.parts.dropout.resume(index, state["draws"])
+        self._within.clear()
         advance = self._replay() if on_gpu else self._step
-        for taken in range(self.layout.batches):
+        for taken in range(first, self.layout.batches):
             advance()
             if (taken + 1) % every == 0 or taken + 1 == self.layout.batches:
                 if on_gpu:

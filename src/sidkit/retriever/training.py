@@ -20,7 +20,7 @@ from .evaluation import Evaluator, JointEvaluator
 from .metrics import Tally
 from .network import in_dtype
 from .plan import Plan
-from .resume import save_run, start_run
+from .resume import batch_of, save_run, start_run
 from .runs import Outcome, TrainingRun, progress_note
 from .stack import Stack
 
@@ -77,6 +77,8 @@ class Schedule:
         self.lengths: list[int] = []  # epochs of the runs that stopped
         self.pace = 0.0  # seconds of the last epoch
         self.late = False
+        self.batch = 0  # of its epoch, at which the stack goes on
+        self.counted = time.monotonic()  # until when the seconds of the runs are counted
         self.stack = Stack(sequences, Vocabulary(sizes), plan, min(at_once, len(runs)), device)
         self.examples = len(self.stack.examples)
         progress.start("train", self.examples * plan.epochs * len(runs))
@@ -86,13 +88,25 @@ class Schedule:
         if self._would_be_late():
             self.waiting.clear()
         for index in range(self.stack.runs):
-            if self.waiting and index not in self.running:
-                run = self.waiting.pop(0)
+            run = None if index in self.running else self._next()
+            if run is not None:
+                self.waiting.remove(run)
                 outcome = start_run(self.stack, index, run, self.checkpoint)
                 self.running[index] = outcome
                 self.evaluators[index] = self._evaluator(run, "valid")
-                self.progress.advance(outcome.epoch * self.examples)
+                self.progress.advance(outcome.epoch * self.examples + min(self._trained(self.batch), self.examples))
         return bool(self.running)
+
+    def _next(self) -> TrainingRun | None:
+        """The first waiting run that is as far in its epoch as those in the stack are."""
+        if not self.running and self.waiting:
+            self.batch = batch_of(self.checkpoint, self.waiting[0]) if self.stack.stops_anywhere else 0
+            return self.waiting[0]
+        return next((run for run in self.waiting if batch_of(self.checkpoint, run) == self.batch), None)
+
+    def _trained(self, batches: int) -> int:
+        """Examples of so many batches, at most."""
+        return batches * self.stack.layout.slots
 
     def retire(self) -> Iterator[Outcome]:
         """Take the runs that are over out of the stack, and test them."""
@@ -106,11 +120,11 @@ class Schedule:
 
     def is_ready(self) -> bool:
         """Whether runs are in the stack, and none could be admitted beside them."""
-        return bool(self.running) and not (self.waiting and len(self.running) < self.stack.runs)
+        return bool(self.running) and not (len(self.running) < self.stack.runs and self._next() is not None)
 
     def shrink(self) -> None:
         """Move the runs that are left, in their order, to a stack of their number if that pays."""
-        if not self.stack.too_large(len(self.running)):
+        if self.batch or not self.stack.too_large(len(self.running)):
             return
         large, small = self.stack, self.stack.resized(len(self.running))
         for index, (old, outcome) in enumerate(self.running.items()):
@@ -122,13 +136,14 @@ class Schedule:
 
     def train_epoch(self) -> None:
         """One epoch of every run in the stack: train, validate, record, save."""
-        began = time.monotonic()
+        began, before = time.monotonic(), self._trained(self.batch)
+        self.counted = began
         losses = self._train()
-        speed = self.examples * len(self.running) / (time.monotonic() - began)
+        speed = max(self.examples - before, 0) * len(self.running) / max(time.monotonic() - began, 1e-9)
         for (index, outcome), tally in zip(self.running.items(), self._validate(), strict=True):
             outcome.record(losses[index], speed, tally.means(), partial(self.stack.weights_of, index))
         self.progress.note(progress_note(list(self.running.values()), len(self.lengths)))
-        self._save((time.monotonic() - began) / len(self.running))
+        self._save()
         self.pace = time.monotonic() - began
         if self.deadline is not None and time.monotonic() > self.deadline:
             self.late = True
@@ -138,8 +153,12 @@ class Schedule:
         """Every example once; the mean training loss by index in the stack."""
         lead = next(iter(self.running.values()))  # an index without a run repeats it
         state = [self.running.get(index, lead) for index in range(self.stack.runs)]
-        for steps in self.stack.epoch([one.run.seed for one in state], [one.epoch for one in state]):
-            self.progress.advance(steps * self.stack.layout.slots * len(self.running))
+        seeds, epochs = [one.run.seed for one in state], [one.epoch for one in state]
+        for steps in self.stack.epoch(seeds, epochs, first=self.batch):
+            self.batch += steps
+            self.progress.advance(self._trained(steps) * len(self.running))
+            self._save_within(self.batch == self.stack.layout.batches)
+        self.batch = 0
         losses = self.stack.losses()
         for index, outcome in self.running.items():
             if not math.isfinite(losses[index]):
@@ -154,11 +173,28 @@ class Schedule:
         weights = {name: value.detach()[list(self.running)] for name, value in self.stack.copies.items()}
         return self.together(weights, self.plan.shape, self.plan.beams, self.plan.constrained)
 
-    def _save(self, seconds: float) -> None:
+    def _save_within(self, validating: bool) -> None:
+        """Save every run in the middle of an epoch if a save is due; before a validation, sooner."""
+        if self.checkpoint is None or not self.stack.stops_anywhere:
+            return
+        due = self.checkpoint.due() or (validating and self.checkpoint.age() > self.checkpoint.every / 2)
+        if due and all(map(math.isfinite, self.stack.losses())):
+            self._count_seconds()
+            for index, outcome in self.running.items():
+                save_run(self.checkpoint, self.stack, index, outcome, self.batch)
+
+    def _count_seconds(self) -> None:
+        """Share the seconds since the last call among the runs."""
+        now = time.monotonic()
+        for outcome in self.running.values():
+            outcome.seconds += (now - self.counted) / len(self.running)
+        self.counted = now
+
+    def _save(self) -> None:
         """Report every run, and save those that are over, or all if a save is due."""
         due = self.checkpoint is not None and self.checkpoint.due()
+        self._count_seconds()
         for index, outcome in self.running.items():
-            outcome.seconds += seconds
             self.report(outcome)
             if self.checkpoint is not None and (due or outcome.is_over(self.plan)):
                 save_run(self.checkpoint, self.stack, index, outcome)
