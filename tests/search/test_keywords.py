@@ -9,11 +9,16 @@ import pytest
 
 from command import sidkit
 from sidkit.errors import InputError, SpecError
-from sidkit.search.dictionary import FEEDS, RULES, TYPES, dictionary
+from sidkit.search.dictionary import FEEDS, RULES, dictionary
 from sidkit.search.keywords import Matcher, fuse
 from toyshop import shop_tables, write_shop
 
 pytest.importorskip("ahocorasick")
+
+TYPES = {  # the eighteen attribute types of OneSearch
+    *("Entity", "Modifier", "Brand", "Material", "Style", "Function", "Location", "Audience", "Color", "Scene"),
+    *("Specifications", "Price", "Model", "Anchor", "Series", "Marketing", "Season", "Pattern"),
+}
 
 
 def found(keywords, text):
@@ -72,7 +77,7 @@ def test_a_dictionary_has_the_fields_of_the_catalogue_under_their_types():
     assert "no7" not in kinds  # one item has it
     counts = [row["count"] for row in kinds.values()]
     assert counts == sorted(counts, reverse=True)
-    assert {row["type"] for row in kinds.values()} <= set(TYPES)
+    assert {row["type"] for row in kinds.values()} <= TYPES
     assert len(dictionary(items, most=3)) == 3
 
 
@@ -86,8 +91,7 @@ def test_a_series_is_a_word_that_follows_one_brand_alone():
 
 
 def test_every_line_of_the_feeds_is_of_a_known_type_and_rule():
-    assert len(TYPES) == len(set(TYPES)) == 18
-    assert {feed.type for feed in FEEDS} == set(TYPES)
+    assert {feed.type for feed in FEEDS} == TYPES
     assert {feed.rule for feed in FEEDS} == set(RULES)
 
 

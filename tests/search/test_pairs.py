@@ -5,10 +5,16 @@ import pyarrow as pa
 import pytest
 
 from sidkit.errors import InputError, SpecError
-from sidkit.search.pairs import PairOptions, clicks_of, training_pairs
+from sidkit.search.pairs import PairOptions, clicks_of, pairs_of
 
 ITEMS = pa.array(["a", "b", "c", "d"])
 QUERIES = ["red shoes", "blue shoes", "hat"]
+
+
+def training_pairs(log, items, queries, options=None):
+    """The pairs of the training part of a log."""
+    options = options or PairOptions()
+    return pairs_of(clicks_of(log, items, queries, options.order_weight), (len(queries), len(items)), options)
 
 
 def log_of(*rows, split=None):

@@ -18,12 +18,7 @@ from ..errors import InputError, SpecError
 from .attribute_words import ATTRIBUTE_WORDS
 from .words import normal
 
-__all__ = ["FEEDS", "TYPES", "Feed", "dictionary"]
-
-TYPES = (
-    "Entity", "Modifier", "Brand", "Material", "Style", "Function", "Location", "Audience", "Color", "Scene",
-    "Specifications", "Price", "Model", "Anchor", "Series", "Marketing", "Season", "Pattern",
-)  # fmt: skip
+__all__ = ["FEEDS", "Feed", "dictionary"]
 
 UNITS = "in|inch|inches|ft|feet|mm|cm|m|oz|lb|lbs|kg|g|gal|gallon|qt|l|ml|gb|tb|mb|mah|w|watt|watts|v|volt|volts|amp|hp"
 UNITS += "|btu|pack|piece|pc"

@@ -27,10 +27,9 @@ from .model.model import SearchModel
 from .pairs import Pairs
 from .ranking import Counters
 
-__all__ = ["BASELINES", "MODEL", "AlignedVectors", "Evaluation", "data_of", "evaluate", "evaluate_model"]
+__all__ = ["MODEL", "AlignedVectors", "Evaluation", "data_of", "evaluate", "evaluate_model"]
 
 MODEL = "semantic IDs"
-BASELINES = ("BM25", "nearest", "counting")
 KINDS = ("click", "order")
 Integers = NDArray[np.int64]
 

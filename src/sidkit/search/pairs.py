@@ -28,7 +28,6 @@ __all__ = [
     "clicks_of",
     "normal_queries",
     "pairs_of",
-    "training_pairs",
 ]
 
 Integers = NDArray[np.int64]
@@ -151,13 +150,6 @@ def _numbers(column: Any) -> Integers:
     codes = (column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)).indices
     numbers: Integers = pc.fill_null(codes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers
-
-
-def training_pairs(log: Any, items: Any, queries: Any, options: PairOptions | None = None) -> TrainingPairs:
-    """The pairs of the training part of a log, with weights. Arguments as in `clicks_of`."""
-    chosen = options or PairOptions()
-    clicks = clicks_of(log, items, queries, chosen.order_weight)
-    return pairs_of(clicks, (len(queries), len(items)), chosen)
 
 
 def pairs_of(clicks: Clicks, shape: tuple[int, int], options: PairOptions) -> TrainingPairs:
