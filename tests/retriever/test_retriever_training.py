@@ -58,7 +58,7 @@ def test_progress_has_room_for_the_time_left_on_eighty_columns(monkeypatch):
     table, sequences = ring(users=30)
     plan, screen = Plan(Shape(1, 8, 8, 1, 8), epochs=2, batch=32, beams=4), StringIO()
     shown = Console(file=screen, width=80, force_terminal=True, color_system=None)
-    monkeypatch.setattr("sidkit.cli.terminal.Console", lambda **_: shown)
+    monkeypatch.setattr("sidkit.progress.bars.Console", lambda **_: shown)
     with Terminal() as progress:
         list(train_stack([TrainingRun("a", table, 0)], sequences, plan, "cpu", progress=progress))
     last = screen.getvalue()[-400:]

@@ -18,6 +18,7 @@ from ..rows.local import LocalRows
 from ..rows.scratch import checked_copy
 from ..rows.seam import Rows
 from ..rows.sources import ArraySource, Source
+from .frames import is_frame, open_frame
 
 __all__ = ["as_rows", "as_source", "is_on_gpu", "is_rows"]
 
@@ -50,7 +51,7 @@ def as_rows(
     scratch: Path | None = None,
     work: float = 0.0,
 ) -> Rows:
-    """Rows of an array, a tensor, a path or a Source, every row checked; Rows are returned unchanged.
+    """Rows of an array, a tensor, a path, a frame or a Source, every row checked; Rows are returned unchanged.
 
     device: "cpu"; "cuda", which copies rows to the GPU, or streams them there if they do not fit; "auto", which leaves
     tensors where they are and takes a GPU for other rows if there is one and it pays (`engine.device.choose_device`).
@@ -98,9 +99,11 @@ def _of_dimension(rows: Any, d: int | None) -> Any:
 
 
 def as_source(X: Any) -> Source:
-    """A Source of an array, a tensor or a path."""
+    """A Source of an array, a tensor, a path, or a frame or a column of pandas, polars or Arrow."""
     if isinstance(X, Source):
         return X
+    if is_frame(X):
+        return open_frame(X)
     if isinstance(X, str | os.PathLike):
         from .embeddings import open_embeddings
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..data.formats.vectors import is_list
 from ..data.ids import one_array, require_unique
-from ..errors import InputError, SpecError
+from ..errors import InputError, SpecError, need_package
 from ..files.address import Remote, locate, replacing
 from ..files.seal import BLANK_SEAL, seal
 from ..files.table_formats import table_writer
@@ -121,6 +121,19 @@ class SidTable:
         }
         notes = {b"sidkit.sizes": json.dumps(self.sizes), b"sidkit.template": json.dumps(asdict(template))}
         return pa.table(columns).replace_schema_metadata(notes | self.origin.note())
+
+    def to_arrow(self) -> Any:
+        """A pyarrow table with the columns item_id, codes (lists) and sid."""
+        return self._rows(0, len(self), self.template)
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with the columns item_id, codes (arrays) and sid."""
+        need_package("pandas", "SidTable.to_pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars frame with the columns item_id, codes (lists) and sid."""
+        return need_package("polars", "SidTable.to_polars").from_arrow(self.to_arrow())
 
     def to_parquet(
         self,

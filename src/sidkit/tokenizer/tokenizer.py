@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from ..data.inputs import as_rows
 from ..errors import SpecError
-from ..progress import Progress, Silent
+from ..progress import Progress, shown
 from ..rows.run_report import ran_on
 from ..rows.seam import Rows
+from ..sids.table import SidTable
+from ..sids.template import Template
 from ..stages.prepare import FittedRemoveMean
 from ..stages.stage import FitContext, Fitted, HasCodebooks, Stage, require_stages
 from .card import facts_of, model_card
@@ -23,6 +25,7 @@ from .chain import StageChain
 from .decode import decode_codes
 from .fingerprint import tokenizer_digest
 from .fitting import fit_stages
+from .source_like_fit import ids_and_origin, source_like_fit
 from .spread import copied_if_slow, require_spreadable
 from .spread import spread as spread_rows
 from .store import StoredTokenizer, check_target, read_parts, write_parts
@@ -47,11 +50,12 @@ class Tokenizer:
         seed: int = 0,
         init: Sequence[NDArray[np.integer[Any]]] | None = None,
         device: str = "auto",
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         checkpoint: str | Path | None = None,
     ) -> FittedTokenizer:
-        """Fit to embeddings: an array, a tensor, a path, or Rows.
+        """Fit to embeddings: an array, a tensor, a path, Rows, or a frame or a column of pandas, polars or Arrow.
 
+        progress     True for bars, in a notebook too
         init         per level, the numbers of the rows whose current residuals start the codebook, which makes a fit
                      reproducible against any other implementation
         checkpoint   a folder for finished stages and, once a minute, the state of an unfinished one: a fit that was
@@ -59,8 +63,9 @@ class Tokenizer:
         """
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
-        run = FitContext(int(seed), init, progress or Silent(), device)
-        fit = fit_stages(self.stages, X, run, checkpoint)
+        with shown(progress) as report:
+            run = FitContext(int(seed), init, report, device)
+            fit = fit_stages(self.stages, X, run, checkpoint)
         d, dtype, fingerprint = fit.rows.shape[1], np.dtype(fit.rows.dtype).name, fit.data_fingerprint
         return FittedTokenizer(
             self, fit.stages, d, dtype, run.seed, fit.rows, fingerprint, roles=fit.roles, columns=fit.columns
@@ -109,13 +114,13 @@ class FittedTokenizer:
         self,
         X: Any,
         device: str = "auto",
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         checkpoint: str | Path | None = None,
         spread: bool = False,
         ran: dict[str, Any] | None = None,
         digests: dict[str, str] | None = None,
     ) -> NDArray[np.int32]:
-        """Semantic IDs of embeddings: int32, (n, number of tokens).
+        """Semantic IDs of embeddings, given as for `fit`: int32, (n, number of tokens). `table` has their ids as well.
 
         checkpoint   a folder for the codes of every million rows: a call that was killed and is made again does not
                      compute them again
@@ -125,20 +130,41 @@ class FittedTokenizer:
                      there was none to do
         digests      with a checkpoint, a dictionary to fill with the digest of the embeddings, as SID files note it
         """
-        report = progress or Silent()
-        if spread:
-            require_spreadable(self)
-            X = copied_if_slow(X, self.d, None if checkpoint is None else Path(checkpoint).absolute().parent, report)
-        if checkpoint is not None:
-            rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran, digests)
-        else:
-            rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
-            report.start("encode", rows.shape[0])
-            encoded = rows.map(self.chain)
-            codes = encoded.codes()
-            if ran is not None:
-                ran.update(ran_on(encoded, encoding=True))
-        return spread_rows(self, rows, codes, report) if spread else codes
+        with shown(progress) as report:
+            if spread:
+                require_spreadable(self)
+                folder = None if checkpoint is None else Path(checkpoint).absolute().parent
+                X = copied_if_slow(X, self.d, folder, report)
+            if checkpoint is not None:
+                rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran, digests)
+            else:
+                rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
+                report.start("encode", rows.shape[0])
+                encoded = rows.map(self.chain)
+                codes = encoded.codes()
+                if ran is not None:
+                    ran.update(ran_on(encoded, encoding=True))
+            return spread_rows(self, rows, codes, report) if spread else codes
+
+    def table(
+        self,
+        X: Any,
+        ids: Any = None,
+        template: Template | str = "letters",
+        id_column: str | None = None,
+        column: str | None = None,
+        **encoding: Any,
+    ) -> SidTable:
+        """The SIDs of items with their ids: encode, as a table.
+
+        X: as for `encode`. The ids are those of the file or frame, in the column that the fit remembers, if there is
+        one of that name; row numbers where there are none; or those given.
+        id_column, column: names of the columns of ids and vectors; encoding: further arguments of `encode`.
+        """
+        source = source_like_fit(self.columns, X, id_column, column)
+        codes = self.encode(source, **encoding)
+        found, origin = ids_and_origin(source, self.digest)
+        return SidTable(found if ids is None else ids, codes, self.sizes, template, origin)
 
     def decode(self, codes: Any) -> NDArray[Any]:
         """The vectors that codes (n, tokens) stand for, (n, d); fewer tokens than a SID has are decoded as a prefix.
