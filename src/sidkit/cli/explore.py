@@ -85,7 +85,7 @@ def explore(
 
 
 def _model(folder: Path) -> "Callable[[str], Asked]":
-    """What answers a query with items."""
+    """The function that answers a query with items."""
     from ..errors import need
 
     need("torch", "search", "asking a search model")

@@ -1,4 +1,4 @@
-"""What commands read: embeddings, and columns of the items."""
+"""The inputs of commands: embeddings, and columns of the items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the first values of a column look like: ids, users, times. Each function gives the reason, or None."""
+"""Whether the first values of a column are ids, users or times. Each function returns the reason, or None."""
 
 from __future__ import annotations
 

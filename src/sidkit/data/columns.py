@@ -66,7 +66,7 @@ class FileColumns:
 
 @dataclass(frozen=True)
 class Role:
-    """What a column can be.
+    """A role that a column can have.
 
     key, words   its name in JSON, and the words before the column's name in a line for people
     without      these words where no column has the role

@@ -1,4 +1,4 @@
-"""What every reader of embeddings offers: a Source whose rows are items."""
+"""The interface of every reader of embeddings: a Source whose rows are items."""
 
 from __future__ import annotations
 

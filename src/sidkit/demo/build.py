@@ -49,7 +49,7 @@ class Prefix(NamedTuple):
 
 
 class Demo(NamedTuple):
-    """What the demo made: a folder of files, the table, the facts of its report, and a part of the tree."""
+    """The results of the demo: a folder of files, the table, the facts of its report, and a part of the tree."""
 
     output: Path
     table: SidTable

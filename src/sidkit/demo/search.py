@@ -38,7 +38,7 @@ ALIGNMENT = AlignPlan(epochs=6, patience=2)
 
 
 class SearchDemo(NamedTuple):
-    """What the demo made. question: a query of the test part, with the answers of the model."""
+    """The results of the demo. question: a query of the test part, with the answers of the model."""
 
     output: Path
     model: SearchModel

@@ -1,4 +1,4 @@
-"""What every encoder offers, and the folder that it is saved as."""
+"""The interface of every encoder, and the folder that it is saved as."""
 
 from __future__ import annotations
 

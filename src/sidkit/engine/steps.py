@@ -1,4 +1,4 @@
-"""What one fitted stage does to a row, as the compiled kernels and the GPU's kernel take it."""
+"""One fitted stage in the form that the compiled kernels and the GPU's kernel take."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NEAREST, SURPRISES = 100, 10
 
 
 class Asked(NamedTuple):
-    """What a search model answers: the codes of the query, if it has a SID, and items with their probabilities."""
+    """The answer of a search model: the codes of the query, if it has a SID, and items with their probabilities."""
 
     codes: list[int] | None
     items: list[tuple[Any, float]]

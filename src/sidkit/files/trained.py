@@ -83,7 +83,7 @@ class TrainedFolder:
         require_own_folder(folder, self.noun, self.facts, LOG)
 
     def _hint(self, folder: Path) -> str:
-        """What can be read or resumed in place of a folder without a trained network."""
+        """A hint at what can be read or resumed instead of this folder."""
         unfinished, seeds = unfinished_folder(folder), sorted(one.parent for one in folder.glob(f"seed-*/{self.facts}"))
         hint = f"; it holds one for each seed, such as {seeds[0]}" if seeds else ""
         return hint + (f"; {unfinished} can be trained on with --resume" if unfinished.is_dir() else "")

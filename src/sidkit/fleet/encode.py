@@ -21,7 +21,7 @@ __all__ = ["Encoded", "encode_files"]
 
 
 class Encoded(NamedTuple):
-    """What `RayRows.encode` did: the files, their rows, and how many of the files were there already."""
+    """The result of `RayRows.encode`: the files, their rows, and how many of the files were there already."""
 
     files: tuple[Location, ...]
     rows: int

@@ -1,4 +1,4 @@
-"""What travels to a worker: a task, and where the rows are. Never the rows themselves."""
+"""The messages to a worker: a task, and the location of the rows, never the rows themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Task:
 
 @dataclass(frozen=True)
 class WorkerInput:
-    """What a worker is started with: where the rows are and how to hold them."""
+    """The arguments of a worker: the location of the rows, and how to hold them."""
 
     source: Source | None  # Parquet files, by their footers; None: opened again from the path
     path: str

@@ -1,1 +1,1 @@
-"""What semantic IDs are judged by."""
+"""Measures that semantic IDs are judged by."""

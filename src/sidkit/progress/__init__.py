@@ -15,7 +15,7 @@ __all__ = ["Progress", "Silent", "in_notebook", "shown"]
 
 
 class Progress(Protocol):
-    """What a fit or an encoding reports while it runs."""
+    """The calls by which a fit or an encoding reports its progress."""
 
     def start(self, label: str, rows: int) -> None:
         """Work over this many rows begins; 0 if their number is not known."""

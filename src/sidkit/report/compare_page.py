@@ -44,7 +44,7 @@ def compare_page(
 
 
 def _verdict(comparison: Comparison, contenders: Sequence[Contender]) -> str:
-    """Who leads, whether by more than seeds differ, and each tokenizer's own verdict; the worst gives the colour."""
+    """The leader, whether its lead is certain, and each tokenizer's verdict; the worst gives the colour."""
     headline, numbers = lead_of(comparison)
     verdicts = [(one.label, assess(one.table)["verdict"]) for one in contenders]
     lines = [

@@ -52,7 +52,7 @@ class WordsAmong:
             self.counts = WordCounts([texts[int(row)] for row in self.rows])
 
     def shared(self, rows: Integers) -> list[str]:
-        """What the rows have in common or, where that is nothing, what distinguishes them."""
+        """The words that the rows share or, where there are none, those that distinguish them."""
         if self.texts is None or not len(rows):
             return []
         local = np.searchsorted(self.rows, rows)

@@ -79,7 +79,7 @@ def totals(base: Tensor, scores: Tensor, begin: Tensor, stop: Tensor, codes: Ten
 
 
 class SearchBlocks(NamedTuple):
-    """What a beam search is made of: in plain torch as here, or as Triton kernels."""
+    """The functions of a beam search: in plain torch as here, or as Triton kernels."""
 
     read: Any = read
     self_block: Any = self_block

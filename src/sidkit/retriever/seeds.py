@@ -41,7 +41,7 @@ class SeedSummary:
     at_once: int
 
     def plain(self) -> dict[str, Any]:
-        """What seeds.json contains; means and stds are those of the test figures."""
+        """The content of seeds.json; means and stds are those of the test figures."""
         shared = {name: next(iter(self.runs.values()))[name] for name in SHARED}
         shared["plan"] = {name: value for name, value in shared["plan"].items() if name != "seed"}
         means, stds = means_and_stds([facts["test"] for facts in self.runs.values()])

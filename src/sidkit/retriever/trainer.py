@@ -112,7 +112,7 @@ def _retriever(outcome: Outcome, plan: Plan, device: Any) -> Retriever:
 
 
 def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
-    """What retriever.json records about a run that has stopped."""
+    """The content of retriever.json, for a run that has stopped."""
     test = outcome.test or Tally()
     name = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else f"CPU, {os.cpu_count()} cores"
     return {

@@ -144,7 +144,7 @@ def _usable(x: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def complaint(row: NDArray[Any]) -> str:
-    """What is wrong with a bad row."""
+    """The reason why a row is bad."""
     if np.isnan(row).any():
         return "holds NaN"
     if np.isinf(row).any():

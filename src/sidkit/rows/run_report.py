@@ -1,4 +1,4 @@
-"""Where rows were worked on: as facts, and as a line of text."""
+"""The device or workers that computed rows: as facts, and as a line of text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ReportsRun(Protocol):
 
 
 def ran_on(rows: Rows | None, encoding: bool = False) -> dict[str, Any]:
-    """Where rows were worked on; empty where the rows do not report it.
+    """The device or workers that computed the rows; empty where the rows do not report it.
 
     encoding leaves out the precision of the scores, which concerns fits only.
     """

@@ -45,7 +45,7 @@ Sums = tuple[Any, ...]
 
 
 class Carrier(Protocol):
-    """What Rows need of a fitted stage."""
+    """The part of a fitted stage that Rows use."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -55,11 +55,11 @@ class Carrier(Protocol):
         """Its tokens for rows x whose earlier tokens are codes: (n, len(sizes))."""
 
     def carry(self, x: Array, codes: Array) -> Array:
-        """What it passes on for rows x, its tokens being the last of codes."""
+        """The rows after the stage, for rows x whose last codes are its tokens."""
 
 
 class Taken(NamedTuple):
-    """What a stage passes on, where it subtracts a vector and scales: `geometry.residual`, then length one.
+    """The effect of a stage that subtracts a vector and scales: `geometry.residual`, then length one.
 
     vectors: (K, d), chosen by the row's last code; (1, d), shared by all rows; or None. Compiled kernels and the GPU's
     carry rows through several stages that have this as `taken` in one sweep.

@@ -13,7 +13,7 @@ PASSES = 25  # passes over the rows that a clusterer is taken to make where it d
 
 
 class Work(NamedTuple):
-    """What a fit of one stage compares each row with."""
+    """The number of codewords that a fit of one stage compares each row with."""
 
     codewords: float  # of the full width, over all passes
     neighbours: int = 1  # the most codewords that a row is given at once

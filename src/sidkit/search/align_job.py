@@ -159,7 +159,7 @@ def _queries_of(table: Any, ids: Any) -> tuple[list[str | None], NDArray[np.int6
 
 
 def _texts_of(items: Any, ids: Any) -> list[str]:
-    """What keywords of items are looked for in: the text and the catalogue's own keywords, one after the other."""
+    """The texts that are searched for keywords: the text of an item, then the catalogue's own keywords."""
     rows = match(ids, items.column("item_id"))
     columns = [name for name in ("text", "keywords") if name in items.column_names]
     table = items.select(columns).take(pa.array(rows, mask=rows < 0)).to_pylist()

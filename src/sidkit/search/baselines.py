@@ -1,4 +1,4 @@
-"""What a user would pick instead of a generative retriever, on the same pairs.
+"""Baselines for a generative retriever, on the same pairs.
 
     bm25_lists       the words of the query against the texts of the items
     nearest_lists    the vector of the query against the vectors of the items

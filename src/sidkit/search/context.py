@@ -1,4 +1,4 @@
-"""What is known of a user when a query is typed: earlier clicks, earlier queries, and a SID of the user.
+"""The context of a query: the user's earlier clicks, earlier queries, and a SID of the user.
 
 Clicks and queries of all users lie in two arrays, user after user, each in the order of time. What came before an event
 is then a range that ends where the event is: nothing is stored for an event but three numbers.
@@ -31,7 +31,7 @@ COUNTED = 200  # latest clicks for a query, among which the most frequent items 
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """What came before each of n events: values[first[i]:last[i]], oldest first."""
+    """The values before each of n events: values[first[i]:last[i]], oldest first."""
 
     values: Integers
     first: Integers  # (n,)
@@ -46,7 +46,7 @@ class Past:
 
 
 def past_of(user: Integers, time: Integers, value_user: Integers, value_time: Integers, values: Integers) -> Past:
-    """What of the values, each of a user and a time, came before events of a user and a time; equal times do not count.
+    """The values before each event, by user and time; values at the time of the event do not count.
 
     A user below 0 is nobody: such events have no past, and such values are left out. So are values below 0: items that
     are not in the catalogue.

@@ -151,7 +151,7 @@ class SearchData:
 
 
 def profiles_of(table: Any, users: Any) -> list[str]:
-    """What is known of every user, as a text: "gender F, age_bucket 31-40"."""
+    """The profile of every user as a text: "gender F, age_bucket 31-40"."""
     names = [name for name in table.column_names if name != "user"]
     rows = match(users, table.column("user"))
     known = table.select(names).take(pa.array(rows, mask=rows < 0)).to_pylist() if names else []

@@ -38,7 +38,7 @@ class TaskExamples:
 
 
 class Histories(Protocol):
-    """What gives the vectors of histories by event."""
+    """The source of the vectors of histories, by event."""
 
     def take(self, rows: Integers) -> RaggedVectors: ...
 

@@ -1,4 +1,4 @@
-"""What a search log says belongs together: pairs of queries and items, for the alignment of their vectors.
+"""Pairs of queries and items that a search log relates, for the alignment of their vectors.
 
     query-item     the item was clicked or ordered for the query
     query-query    the queries have clicked items in common

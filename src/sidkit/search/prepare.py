@@ -46,7 +46,7 @@ class Prepared:
 
     @property
     def query_encoder(self) -> QueryEncoder:
-        """What encodes queries that come later."""
+        """The encoder of new queries."""
         return QueryEncoder(load_encoder(self.folder / "items-emb.encoder"), self.alignment, self.tokenizer)
 
 

@@ -53,7 +53,7 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """What a model is trained on, as arrays; queries and items have SIDs of the same codebooks."""
+    """The training data of a model, as arrays; queries and items have SIDs of the same codebooks."""
 
     queries: Sequence[str]
     query_codes: NDArray[np.int32]  # (queries, levels), -1 for a query without a SID

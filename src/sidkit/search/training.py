@@ -33,7 +33,7 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 @dataclass
 class Position:
-    """Where a training is: stage, epoch and batch within it, steps of the stage, and the mean losses so far."""
+    """The progress of a training: stage, epoch and batch within it, steps of the stage, and the mean losses so far."""
 
     stage: int = 0
     epoch: int = 0

@@ -83,7 +83,7 @@ class PrefixIndex:
         return Branches(self.tokens[level][part], starts, np.diff(starts, append=high))
 
     def bounds(self, level: int) -> Integers:
-        """Where each prefix of a level (from 0) starts, and the end: (prefixes + 1,)."""
+        """The start of each prefix of a level (from 0), and the end: (prefixes + 1,)."""
         return np.append(self.starts[level], len(self))
 
 

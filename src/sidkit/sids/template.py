@@ -86,7 +86,7 @@ class Template:
         return written[: len(written) - len(written.lstrip())] + text + written[len(written.rstrip()) :]
 
     def _around(self, level: int) -> list[str]:
-        """What stands before and after the code of a level (from 0)."""
+        """The texts before and after the code of a level (from 0)."""
         return self._fill(self.token, level, "\0").split("\0")
 
     @staticmethod

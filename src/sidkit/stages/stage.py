@@ -54,7 +54,7 @@ class Fitted(Protocol):
         """Its tokens for rows x whose earlier tokens are codes: (n, len(sizes))."""
 
     def carry(self, x: Array, codes: Array) -> Array:
-        """What it passes on of rows x, whose last codes are its tokens."""
+        """The rows after the stage, for rows x whose last codes are its tokens."""
 
 
 @runtime_checkable
@@ -118,7 +118,7 @@ class Checks(Protocol):
 
 @dataclass(frozen=True)
 class FitContext:
-    """What all stages of one fit share: the seed, the initial rows that were requested, progress, device, checkpoint.
+    """The context of a fit, for all its stages: seed, initial rows that were requested, progress, device, checkpoint.
 
     Each level has its own seed (a level is the number of tokens emitted before), not each stage: dropping a preparation
     leaves the draws of every level unchanged, and ablations stay paired.

@@ -103,7 +103,7 @@ def copied_if_slow(X: Any, d: int, folder: Path | None, progress: Progress) -> A
 
 
 def _before_last(fitted: FittedTokenizer, x: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
-    """What reaches the last stage of rows x with these codes."""
+    """The input of the last stage, for rows x with these codes."""
     done = 0
     for stage in fitted.stages[:-1]:
         done += len(stage.sizes)

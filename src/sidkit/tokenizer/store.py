@@ -36,7 +36,7 @@ CARD = "README.md"
 
 @dataclass(frozen=True, eq=False)
 class StoredTokenizer:
-    """What a folder holds of a tokenizer: the recipe's name, the stages before and after fitting, and the fit."""
+    """The content of a tokenizer's folder: the recipe's name, the stages before and after fitting, and the fit."""
 
     name: str
     spec: tuple[Stage, ...]

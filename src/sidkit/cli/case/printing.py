@@ -1,4 +1,4 @@
-"""What both cases print: a table in one of the forms, and texts of the items."""
+"""The output of both cases: a table in one of the forms, and texts of the items."""
 
 import json
 from collections.abc import Mapping, Sequence

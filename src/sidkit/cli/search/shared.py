@@ -1,4 +1,4 @@
-"""What the commands of `sidkit search` share."""
+"""Arguments and helpers that the commands of `sidkit search` share."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -142,7 +142,7 @@ def train(
 
 
 def _parts(tokenizer: Path | None, alignment: Path | None, encoder: Path | None) -> tuple[Any, Any]:
-    """What encodes new queries, if all of it is given; and the tokenizer."""
+    """The encoder of new queries, if all of its parts are given; and the tokenizer."""
     from ...embed.store import load as load_encoder
     from ...search.align import Alignment
     from ...search.model.query_sids import QueryEncoder

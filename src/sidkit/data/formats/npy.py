@@ -83,7 +83,7 @@ def _unpacking(
 
 
 def _data_start(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where the bytes of an uncompressed member begin: after its local header, a name and an extra field."""
+    """The offset of the bytes of an uncompressed member: after its local header, a name and an extra field."""
     with path.open("rb") as file:
         file.seek(member.header_offset + 26)
         lengths = file.read(4)

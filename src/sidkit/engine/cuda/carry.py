@@ -20,7 +20,7 @@ __all__ = ["CarryPlan", "carried", "lengths", "plan_carry", "scored"]
 
 @dataclass(frozen=True, eq=False)
 class CarryPlan:
-    """What earlier stages do to a row, as one kernel takes it: the vectors of all stages in one table."""
+    """The effect of earlier stages on a row, in the layout of one kernel: the vectors of all stages in one table."""
 
     steps: tuple[tuple[int, int, float, bool], ...] = ()  # see carry_kernel
     table: Tensor | None = None  # (rows, d) float32

@@ -30,7 +30,7 @@ def soft_sums(
     precision: Mode = "tf32",
     skip_zero: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What rows x add to a k-means fit: mass (K,), sums (K, d) and objective (1,), all float64.
+    """The contribution of rows x to a k-means fit: mass (K,), sums (K, d) and objective (1,), all float64.
 
         mass_j = sum_i w_ij,   sum_j = sum_i w_ij x_i,   objective = sum_i max_j s_ij
         w_i = softmax(beta s_i) over the k best;   s = cos(x, c)  or  -scale |x - c|^2

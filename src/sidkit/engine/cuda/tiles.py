@@ -17,7 +17,7 @@ PROGRAMS = 264  # of kernels whose amount of work only the device knows: two per
 
 @dataclass(frozen=True)
 class Tile:
-    """What one program takes at a time, and how it is launched."""
+    """The part of a matrix that one program computes at a time, and how it is launched."""
 
     rows: int
     slots: int

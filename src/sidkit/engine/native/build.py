@@ -131,7 +131,7 @@ def cache_folder() -> Path:
 
 
 def key(compiler: list[str]) -> str:
-    """What a compiled library depends on, as a file name."""
+    """The name of the compiled file: a digest of all that it depends on."""
     from ... import __version__
 
     tool = Path(compiler[0]).resolve()
@@ -187,7 +187,7 @@ def compile_to(compiler: list[str], fresh: Path) -> str | None:
 
 
 def probe(fresh: Path) -> str | None:
-    """What went wrong when a child process used the library, or None.
+    """The error of a child process that used the library, or None.
 
     A processor may advertise instructions that it cannot run: then the child dies, not this process.
     """

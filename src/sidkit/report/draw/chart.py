@@ -1,4 +1,4 @@
-"""What a figure shows, apart from how it is drawn: panels of lines, dots and bars."""
+"""The content of a figure, independent of how it is drawn: panels of lines, dots and bars."""
 
 from __future__ import annotations
 

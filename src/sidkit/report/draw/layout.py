@@ -21,7 +21,7 @@ LONGEST = 150.0  # of a group's name that is written upright
 
 
 class _Box(NamedTuple):
-    """Where the data are drawn, between the labels around them."""
+    """The area in which the data are drawn, between the labels around it."""
 
     left: float
     right: float

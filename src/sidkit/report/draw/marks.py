@@ -1,4 +1,4 @@
-"""What a panel is drawn with: polylines, rectangles, dots and labels; and how wide a text is.
+"""The marks that panels are drawn with: polylines, rectangles, dots and labels; and the width of a text.
 
 `layout` places marks in a box of WIDTH by `layout.height_of`; `svg` and `plots` turn them into files.
 """

@@ -17,7 +17,7 @@ Tensor = Any
 
 
 class KernelDropout:
-    """What the kernels need to drop elements: a share, a seed for every run, and the index of each dropout site.
+    """The arguments of dropout in the kernels: a share, a seed for every run, and the index of each dropout site.
 
     seed: (R,) int32, on the device
     """

@@ -82,7 +82,7 @@ def gelu_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class Blocks(NamedTuple):
-    """What a forward pass is made of beside matrix products."""
+    """The functions of a forward pass besides matrix products."""
 
     self_attention: Any = self_attention
     cross_attention: Any = cross_attention
@@ -94,7 +94,7 @@ PLAIN = Blocks()
 
 
 def encode(w: Weights, heads: int, x: PackedRows, dropout: Dropout, blocks: Blocks = PLAIN) -> Tensor:
-    """What the encoder makes of the inputs: (Te, d)."""
+    """The output of the encoder: (Te, d)."""
     words = F.embedding(x.tokens, w["shared"])
     if x.history is not None:
         vectors = summarise(w, heads, x.history, dropout, blocks)
@@ -110,7 +110,7 @@ def encode(w: Weights, heads: int, x: PackedRows, dropout: Dropout, blocks: Bloc
 def decode(
     w: Weights, heads: int, x: PackedRows, memory: Tensor, source: PackedRows, dropout: Dropout, blocks: Blocks = PLAIN
 ) -> Tensor:
-    """What the decoder makes of the outputs so far, given the encoder's memory of the source: (Td, d)."""
+    """The output of the decoder for the tokens so far, given the encoder's output for the source: (Td, d)."""
     y = F.dropout(embed(w, "decoder", x.tokens, x.position), dropout.rate)
     for layer in layers(w, "decoder"):
         y = _attention_block(layer, heads, y, x, dropout, blocks, causal=True)
@@ -176,7 +176,7 @@ def _feed_forward(layer: Weights, x: Tensor, dropout: Dropout, blocks: Blocks) -
 
 
 def add(layer: Weights, name: str, norm: str, x: Tensor, z: Tensor, dropout: Dropout, blocks: Blocks) -> Tensor:
-    """What a block adds to x, through its last matrix, and the norm after it."""
+    """x plus the output of a block, through its last matrix, and the norm after it."""
     z, bias = F.linear(z, layer[f"{name}.weight"]), layer[f"{name}.bias"]
     return blocks.add_norm(x, z, bias, layer[f"{norm}.weight"], layer[f"{norm}.bias"], dropout)
 

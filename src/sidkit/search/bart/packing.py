@@ -79,7 +79,7 @@ class TokenExamples:
 
 
 class PackedBatch(NamedTuple):
-    """What the loss takes: source and target, and labels (Td,) with -100 for padding."""
+    """The arguments of the loss: source and target, and labels (Td,) with -100 for padding."""
 
     source: PackedRows
     target: PackedRows

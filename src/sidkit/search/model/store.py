@@ -52,7 +52,7 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeE
 
 @dataclass(frozen=True, eq=False)
 class ModelParts:
-    """What a model's folder holds beside weights and tokens.
+    """The content of a model's folder besides weights and tokens.
 
     table      SIDs of the items
     items      Arrow table of the same rows: item_id, title, brand, seller, price, and the counters

@@ -1,4 +1,4 @@
-"""What all readers end with: items and records are checked, split, put in order of time, and written as a shop."""
+"""The last step of all readers: items and records are checked, split, put in order of time, and written as a shop."""
 
 from __future__ import annotations
 

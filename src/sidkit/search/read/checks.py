@@ -24,7 +24,7 @@ __all__ = ["CheckedLog", "Cleaned", "check_items", "check_log", "clean"]
 
 
 class CheckedLog(NamedTuple):
-    """What a pass over all records tells.
+    """The results of a pass over all records.
 
     good: (rows,) which rows can be used; time, test: of the good ones, 0 and False where the log has none; unknown:
     what is left out of unknown items, in words.

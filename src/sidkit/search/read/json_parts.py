@@ -62,7 +62,7 @@ class JsonParts:
             progress.advance(lines)
 
     def tables(self, columns: list[str] | None = None) -> Iterator[Any]:
-        """What is kept of the file, or some columns of it, part by part."""
+        """The content that was kept of the file, or some columns of it, part by part."""
         for part in self._parts():
             with readable(part):
                 yield pq.read_table(part, columns=columns).replace_schema_metadata()

@@ -64,7 +64,7 @@ NEEDED = ("items", "recall")
 
 @dataclass(frozen=True)
 class KuaiSearchFiles:
-    """What to read. lite: the smaller release; prices: whether to read the rank rows."""
+    """The input. lite: the smaller release; prices: whether to read the rank rows."""
 
     folder: Path
     lite: bool = False

@@ -30,7 +30,7 @@ class _Group(NamedTuple):
 
 
 class LeftOut:
-    """What is left out, and why.
+    """The rows that are left out, and why.
 
     drop      whether rows may be left out; otherwise `settle` refuses them
     listing   the file that lists them

@@ -31,7 +31,7 @@ __all__ = ["LogFiles", "read_log"]
 
 @dataclass(frozen=True)
 class LogFiles:
-    """What to read.
+    """The input.
 
     gap      the pause that ends a session: in seconds, or in the unit of times that are integers
     by_time  split by time, although the log has a column that splits it

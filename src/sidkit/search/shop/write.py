@@ -35,7 +35,7 @@ TESTS = {"click": "clicked", "order": "ordered"}  # a test set and the events it
 
 @dataclass
 class Draft:
-    """What a shop is made of.
+    """The content of a shop before it is written.
 
     items   tables in the layout of items.parquet
     log     tables in the layout of log.parquet, in order, except that `shown`, `clicked` and `ordered` hold the rows of

@@ -1,4 +1,4 @@
-"""What simulated users click and order.
+"""The clicks and orders of simulated users.
 
     P(click at rank r) = examined(r) * sigmoid(relevance + taste - 1.9)      examined(r) = (1 + r)^-0.6, r = 0, 1, ...
     P(order | click)   = sigmoid(0.8 * taste + 0.8 * relevance - 3.8)

@@ -89,7 +89,7 @@ def results(
     world: World,
     rng: np.random.Generator,
 ) -> NDArray[np.int32]:
-    """What is shown for each query: (n, 20) items, best first, -1 where there are no more."""
+    """The results of each query: (n, 20) items, best first, -1 where there are no more."""
     shown = _candidates(index, records, typed, target, world, rng)
     words = index.traits.words[shown]  # (n, m, 12)
     wanted = index.traits.words[target]

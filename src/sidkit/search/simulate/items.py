@@ -31,7 +31,7 @@ RESELLERS = 300
 
 @dataclass(frozen=True, eq=False)
 class Traits:
-    """What items are, whatever their titles mention; 29 bytes per item.
+    """The attributes of items, mentioned in their titles or not; 29 bytes per item.
 
     words: (n, 12) int8, one column per slot; mentioned: (n,) bit s is set where the title has a word for slot s;
     price: (n,) its position in the price range of the category, from about -1.5 to 1.5.

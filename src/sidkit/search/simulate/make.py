@@ -28,7 +28,7 @@ FEWEST = 200  # items: each category should have some
 
 @dataclass(frozen=True)
 class ShopPlan:
-    """What to simulate. rows: searches; users: people who search."""
+    """The size of a simulation. rows: searches; users: people who search."""
 
     items: int
     rows: int

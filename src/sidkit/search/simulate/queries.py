@@ -1,4 +1,4 @@
-"""What people type: words of the item they have in mind, fewer the weaker the intent, and sometimes misspelt."""
+"""The queries of users: words of the item they have in mind, fewer the weaker the intent, and sometimes misspelt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who searches when, and what for: the frame of a simulated log, before any word or result.
+"""The users, times and categories of the searches in a simulated log, before any word or result.
 
 A session belongs to one user and one category. The next session of a user stays in the category, goes on to its
 companion, or turns to a category that the user likes. Within a session a search is at least as precise as the one

@@ -53,7 +53,7 @@ class Centroids:
         return engine_of(x).nearest(x, self.book(x))
 
     def costs(self, x: NDArray[Any], codes: Any = None) -> NDArray[np.float64]:
-        """What `assign` minimises, up to a constant per row: (n, K), in float64."""
+        """The cost that `assign` minimises, up to a constant per row: (n, K), in float64."""
         book = self.book(x)
         costs: NDArray[np.float64] = -(x.astype(np.float64) @ book.exact.T + book.exact_offset)
         return costs

@@ -43,7 +43,7 @@ class HasCosts(Protocol):
 
 
 class Cluster(Protocol):
-    """What a level needs of a clusterer: a frozen dataclass that can be fitted and restored."""
+    """The interface of a clusterer in a level: a frozen dataclass that can be fitted and restored."""
 
     @property
     def size(self) -> int: ...

@@ -1,4 +1,4 @@
-"""What the learned tokenizers share once fitted: an encoder, one codebook per token, a decoder."""
+"""The parts of a fitted learned tokenizer: an encoder, one codebook per token, a decoder."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class CodebookArgs(NamedTuple):
 
 
 class PairArgs(NamedTuple):
-    """Where a fit writes its (row, codeword) pairs, k a row, counted by codeword and sub-block of rows."""
+    """The output of a fit: its (row, codeword) pairs, k per row, counted by codeword and sub-block of rows."""
 
     code: Tensor  # (n, k) int32: the codeword above `rank_bits` bits of position among the codeword's pairs
     weight: Tensor  # (n, k) float32

@@ -85,7 +85,7 @@ def tokens_kernel(
 
 @triton.jit
 def growth(x, c, rows, live, BM: tl.constexpr):
-    """What the scores of rows (BM,) are multiplied with: powers of two where rows and codebook are halves, else 1."""
+    """The factors of the scores of rows (BM,): powers of two where rows and codebook are halves, else 1."""
     if x.low is None:  # noqa: SIM108
         grow = tl.full([BM], 1.0, tl.float32)
     else:

@@ -1,4 +1,4 @@
-"""What lies between matrix products, as differentiable functions of one kernel each way."""
+"""The operations between matrix products, as differentiable functions of one kernel each way."""
 
 from __future__ import annotations
 
