@@ -1,11 +1,19 @@
 """The paper's search tables: every tokenizer's SIDs trained with BART in three stages and scored on the same pairs.
 
-    python experiments/search_data.py DATA -o SHOPS
-    python experiments/search.py SHOPS -o OUT
+On one GPU, BART-base with the paper's epochs:
+    python experiments/search_data.py DATA -o SHOPS --encoders minilm wordllama
+    python experiments/search.py SHOPS -o OUT --preset base --minutes 9        (again until it says that all is done)
+    python experiments/search_tables.py OUT
+
+On a CPU, small shops and a model of 2 layers and 64 dimensions:
+    python experiments/search_data.py DATA -o SMALL --encoders minilm wordllama --small
+    python experiments/search.py SMALL -o OUT --small
     python experiments/search_tables.py OUT
 
 One line of JSON is appended to OUT/runs.jsonl per (dataset, encoder, tokenizer, seed) as it is done, and the ranks of
-all pairs to OUT/ranks/; lines already there are not run again, so the list can be run in pieces (--minutes).
+all pairs to OUT/ranks/; lines already there are not run again, so the list can be run in pieces (--minutes) and by
+several processes (--part 1/2, --part 2/2). The baselines come first: BM25, nearest neighbours and counting on the same
+pairs. Small models learn with the tasks of search_small.toml: those whose output is a SID.
 """
 
 from __future__ import annotations
@@ -15,134 +23,174 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
+from search_codes import CONTROLS, FIVE, TOKENIZERS, Key, facts_of, key_of, lines_of, sids_of
 
-from sidkit import SidTable, quality
 from sidkit.data.embeddings import open_embeddings
-from sidkit.data.joint import Joint, counts_of, repeated
-from sidkit.data.subset import without
-from sidkit.search.bart.shape import preset
+from sidkit.search.bart.shape import BartShape, preset
 from sidkit.search.corpus import SearchData
-from sidkit.search.evaluation import evaluate_model
-from sidkit.search.metrics import totals
+from sidkit.search.evaluation import AlignedVectors, evaluate_baselines, evaluate_model
+from sidkit.search.metrics import by_intent
 from sidkit.search.model.trainer import train_search
 from sidkit.search.plan import SearchPlan
+from sidkit.search.read.left_out import LeftOut
 from sidkit.search.shop import Shop
-from sidkit.tokenizer.recipes import recipe
 
-THREE, FIVE = (256, 128, 64), (256, 128, 64, 64, 64)
-PLAN = SearchPlan(preset("small"), learning_rate=5e-4, decay="linear", warmup=100)
-TOKENIZERS: dict[str, tuple[str, dict]] = {  # most telling first
-    "prq-kmeans": ("prq-kmeans", {"top_k": 5}),
-    "rq-kmeans": ("rq-kmeans", {}),
-    "prq-opq": ("prq-opq", {"sizes": FIVE}),
-    "rq-opq": ("rq-opq", {"sizes": FIVE}),
-    "res-kmeans-fsq": ("res-kmeans-fsq", {"sizes": FIVE}),
-    "without-global": ("without-global", {"top_k": 5}),
-    "without-soft": ("without-soft", {}),
-    "without-projection": ("without-projection", {"top_k": 5}),
-    "shuffled": ("prq-kmeans", {"top_k": 5}),  # PRQ's SIDs of items, each given to another item
-    "random": ("prq-kmeans", {"top_k": 5}),  # codes of items drawn at random
-    "rq-vae": ("rq-vae", {"preset": "public", "epochs": 300}),
-    "r3-vae": ("r3-vae", {"preset": "public", "epochs": 300, "rating": "top1"}),
-    "rq-gmm": ("rq-gmm", {}),
-    "pq-kmeans": ("pq-kmeans", {}),
-    "opq-kmeans": ("opq-kmeans", {}),
-    **{f"prq-k{k}": ("prq-kmeans", {"top_k": k}) for k in (2, 10)},  # k = 1 is without-soft
-    **{f"prq-beta{beta}": ("prq-kmeans", {"top_k": 5, "beta": float(beta)}) for beta in (10, 20, 25)},
-}
-SEEDED = ("prq-kmeans", "rq-kmeans", "prq-opq", "rq-opq")  # with every seed; the others with the first
+HERE = Path(__file__).parent
+MAIN = {"homedepot": "minilm", "bestbuy": "minilm", "simulated": "wordllama"}  # the encoder of the tables
+ROBUST = ("prq-kmeans", "rq-kmeans", "rq-gmm", "rq-vae", "opq-kmeans")  # also under the other encoder
+BASELINES = ("BM25", "nearest", "counting")
+ABLATIONS = ("without-global", "without-soft", "without-projection")
+OTHERS = ("rq-gmm", "opq-kmeans", "pq-kmeans", "rq-vae", "r3-vae")
+SENSITIVITY = tuple(name for name in TOKENIZERS if name.startswith(("prq-k", "prq-beta")) and name != "prq-kmeans")
 
 
-def sids_of(folder: Path, name: str, seed: int, device: str) -> tuple[SidTable, SidTable, float]:
-    """SIDs of items and queries by a tokenizer fitted on the items and the training queries, and the seconds."""
-    kind, options = TOKENIZERS[name]
-    sources = [open_embeddings(str(folder / f"{one}.parquet")) for one in ("items", "queries")]
-    items, queries = (without(one, _zero(one)) for one in sources)
-    joint = Joint([("items", items), ("queries", repeated(queries, counts_of(queries, "train_records")))])
-    began = time.perf_counter()
-    fitted = recipe(kind, **{"sizes": THREE} | options).fit(joint, seed=seed, device=device)
-    codes = [fitted.encode(one, device=device) for one in (items, queries)]
-    took = time.perf_counter() - began
-    rng = np.random.default_rng(seed)
-    if name == "shuffled":
-        codes[0] = codes[0][rng.permutation(len(codes[0]))]
-    if name == "random":
-        codes[0] = np.stack([rng.integers(0, size, len(codes[0])) for size in fitted.sizes], 1)
-    tables = [SidTable(one.ids, each, fitted.sizes) for one, each in zip((items, queries), codes, strict=True)]
-    return tables[0], tables[1], took
+class Setting(NamedTuple):
+    """How models are trained: epochs by dataset, all others by the plan."""
+
+    size: str
+    plan: SearchPlan
+    epochs: dict[str, tuple[int, int, int]]
+
+    def plan_of(self, dataset: str, seed: int) -> SearchPlan:
+        plan = replace(self.plan, epochs=self.epochs.get(dataset, self.plan.epochs), seed=seed)
+        if self.size == "full":
+            return plan
+        users = "search_small_users.toml" if dataset == "simulated" else "search_small.toml"
+        return replace(plan, templates=str(HERE / users))
 
 
-def _zero(source) -> np.ndarray:
-    return np.flatnonzero(np.concatenate([~np.asarray(chunk).any(axis=1) for chunk in source.chunks(1 << 16)]))
+FULL = SearchPlan(preset("base"), learning_rate=2e-4, decay="linear", warmup=100)
+SMALL = SearchPlan(
+    BartShape(layers=2, d_model=64, d_ff=256, heads=2, positions=256, dropout=0.0),
+    batch=64, learning_rate=1e-3, decay="linear", warmup=20, words=2000, longest=64,
+)  # fmt: skip
+SMALL_EPOCHS = {"homedepot": (1, 3, 8), "bestbuy": (1, 3, 8), "simulated": (1, 1, 3)}
 
 
-def run(shops: Path, out: Path, key: tuple[str, str, str, int], device: str, plan: SearchPlan) -> dict:
-    dataset, encoder, name, seed = key
-    items, queries, fitting = sids_of(shops / dataset / f"aligned-{encoder}", name, seed, device)
-    from sidkit.search.read.left_out import LeftOut
+def run(shops: Path, out: Path, key: Key, device: str, setting: Setting) -> dict[str, Any]:
+    dataset, _, _, seed = key
+    made = sids_of(shops, key, setting.size, device)
+    data = _data(shops, out, dataset, made)
+    with TemporaryDirectory(dir=out) as folder:
+        plan = setting.plan_of(dataset, seed)
+        model = train_search(data, Path(folder) / "run", plan, tokenizer=made.tokenizer, device=device)
+        began = time.perf_counter()
+        ranks = evaluate_model(model, data)
+        answering = time.perf_counter() - began
+    _save_ranks(out, key, {kind: each for kind, each in ranks.items()})
+    facts = {name: model.facts[name] for name in ("examples", "losses")}
+    facts["plan"] = model.facts["plan"] | {"templates": Path(plan.templates).name}
+    seconds = {"train": model.facts["seconds"], "answer": round(answering, 1)}
+    return facts_of(key, setting.size, made, device) | facts | {"seconds": seconds, "figures": _figures(ranks, data)}
 
-    data = SearchData.of(Shop.open(shops / dataset / "shop"), items, queries, LeftOut(out / "left-out.tsv", drop=True))
-    model = train_search(data, out / "run", replace(plan, seed=seed), device=device)
-    began = time.perf_counter()
-    ranks = evaluate_model(model, data)
-    answering = time.perf_counter() - began
-    (out / "ranks").mkdir(exist_ok=True)
-    stem = "-".join(map(str, key))
-    np.savez_compressed(out / "ranks" / f"{stem}.npz", **{kind: each.astype(np.uint8) for kind, each in ranks.items()})
+
+def baselines(shops: Path, out: Path, dataset: str, encoder: str, setting: Setting) -> list[dict[str, Any]]:
+    """A line per baseline, on the pairs of the runs; nearest neighbours by the same aligned vectors."""
+    made = sids_of(shops, (dataset, encoder, "rq-kmeans", 0), setting.size, "cpu")
+    data = _data(shops, out, dataset, made)
+    folder = shops / dataset / f"aligned-{encoder}"
+    vectors = AlignedVectors(*(open_embeddings(str(folder / f"{name}.parquet")) for name in ("items", "queries")))
+    found = evaluate_baselines(data, vectors)
+    _save_ranks(out, (dataset, encoder, "queries", 0), {kind: test.query for kind, test in found.tests.items()})
+    lines = []
+    for name in BASELINES:
+        ranks = {kind: each[name] for kind, each in found.ranks.items()}
+        _save_ranks(out, (dataset, encoder, name, 0), ranks)
+        facts = facts_of((dataset, encoder, "rq-kmeans", 0), setting.size, made, "cpu")
+        facts = {key: facts[key] for key in ("dataset", "size", "encoder", "items", "device", "versions")}
+        lines.append(facts | {"tokenizer": name, "seed": 0, "figures": _figures(ranks, data)})
+    return lines
+
+
+def _data(shops: Path, out: Path, dataset: str, made: Any) -> SearchData:
+    left_out = LeftOut(out / f"{dataset}.left-out.tsv", drop=True)
+    return SearchData.of(Shop.open(shops / dataset / "shop"), made.items, made.queries, left_out)
+
+
+def _figures(ranks: dict[str, np.ndarray], data: SearchData) -> dict[str, Any]:
+    """kind -> class of queries ("all" first) -> sums and rates."""
     return {
-        "dataset": dataset, "encoder": encoder, "tokenizer": name, "seed": seed, "sizes": list(items.sizes),
-        "recipe": TOKENIZERS[name], "quality": quality(items.codes, items.sizes),
-        "figures": {kind: totals(each).figures() for kind, each in ranks.items()},
-        "seconds": {"fit": round(fitting, 1), "train": model.facts["seconds"], "answer": round(answering, 1)},
-        **{fact: model.facts[fact] for fact in ("plan", "examples", "losses", "device", "versions", "items")},
-    }  # fmt: skip
+        kind: {name: one.figures() for name, one in by_intent(each, data.test(kind).intent).items()}
+        for kind, each in ranks.items()
+    }
+
+
+def _save_ranks(out: Path, key: Key, ranks: dict[str, np.ndarray]) -> None:
+    (out / "ranks").mkdir(exist_ok=True)
+    np.savez_compressed(out / "ranks" / ("-".join(map(str, key)) + ".npz"), **ranks)
+
+
+def run_list(shops: Path, datasets: list[str], seeds: int) -> list[Key]:
+    """Every run, most telling first, dataset by dataset within a group."""
+    groups: list[list[tuple[str, int]]] = [
+        [(name, 0) for name in ("prq-kmeans", "rq-kmeans")],
+        [(name, seed) for seed in range(1, min(seeds, 2)) for name in ("prq-kmeans", "rq-kmeans")],
+        *([(name, 0) for name in names] for names in (FIVE, ABLATIONS, CONTROLS, OTHERS, SENSITIVITY)),
+    ]
+    last = [(name, seed) for seed in range(1, seeds) for name in ("prq-kmeans", "rq-kmeans", *FIVE[:2])]
+    runs = [(dataset, MAIN[dataset], *one) for group in groups for dataset in datasets for one in group]
+    for dataset in datasets:
+        found = sorted(path.name.removeprefix("aligned-") for path in (shops / dataset).glob("aligned-*"))
+        runs += [(dataset, one, name, 0) for one in found if one != MAIN[dataset] for name in ROBUST]
+    runs += [(dataset, MAIN[dataset], *one) for dataset in datasets for one in last]
+    return list(dict.fromkeys(runs))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shops", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--datasets", nargs="+")
-    parser.add_argument("--encoders", nargs="+", help="[default: every aligned-* folder]")
-    parser.add_argument("--tokenizers", nargs="+", default=list(TOKENIZERS), choices=list(TOKENIZERS))
+    parser.add_argument("--small", action="store_true", help="small shops and a small model")
+    parser.add_argument("--datasets", nargs="+", default=list(MAIN), choices=list(MAIN))
+    parser.add_argument("--tokenizers", nargs="+", choices=list(TOKENIZERS))
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=1e9)
-    parser.add_argument("--epochs", type=int, nargs=3, default=PLAN.epochs)
-    parser.add_argument("--preset", default="small")
+    parser.add_argument("--part", default="1/1", help="i/n: every n-th run, from the i-th")
+    parser.add_argument("--minutes", type=float, default=1e9, help="no run is begun later than this")
+    parser.add_argument("--epochs", type=int, nargs=3, help="[default: the paper's 4 3 6; fewer with --small]")
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--device", default="auto")
     asked = parser.parse_args()
+    setting = Setting("small", SMALL, SMALL_EPOCHS) if asked.small else Setting("full", FULL, {})
+    if not asked.small:
+        setting = setting._replace(plan=replace(FULL, shape=preset(asked.preset)))
+    if asked.epochs:
+        setting = setting._replace(epochs={dataset: tuple(asked.epochs) for dataset in asked.datasets})
+    if asked.learning_rate:
+        setting = setting._replace(plan=replace(setting.plan, learning_rate=asked.learning_rate))
     asked.output.mkdir(parents=True, exist_ok=True)
-    lines = asked.output / "runs.jsonl"
-    done = set()
-    for text in lines.read_text().splitlines() if lines.exists() else ():
-        line = json.loads(text)
-        done.add(tuple(line[name] for name in ("dataset", "encoder", "tokenizer", "seed")))
-    plan = replace(PLAN, shape=preset(asked.preset), epochs=tuple(asked.epochs))
-    began = time.monotonic()
-    for key in run_list(asked):
-        if key in done:
-            continue
+    run_all(asked, setting)
+
+
+def run_all(asked: Any, setting: Setting) -> None:
+    path, began = asked.output / "runs.jsonl", time.monotonic()
+    done = {key_of(line) for line in lines_of(path)}
+    i, n = map(int, asked.part.split("/"))
+    runs = [key for key in run_list(asked.shops, asked.datasets, asked.seeds)]
+    if i == 1:
+        for dataset, encoder in dict.fromkeys(key[:2] for key in runs):
+            if (dataset, encoder, BASELINES[-1], 0) not in done:
+                for line in baselines(asked.shops, asked.output, dataset, encoder, setting):
+                    _append(path, line)
+    wanted = [key for key in runs[i - 1 :: n] if not asked.tokenizers or key[2] in asked.tokenizers]
+    left = [key for key in wanted if key not in done]
+    for number, key in enumerate(left):
         if time.monotonic() - began > 60 * asked.minutes:
-            break
-        line = run(asked.shops, asked.output, key, asked.device, plan)
-        with lines.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        click = line["figures"]["click"]
-        print(*key, f"{click['hit_rate@50']:.4f} {click['mrr@50']:.4f}", line["seconds"], flush=True)
+            print(f"{len(left) - number} of {len(wanted)} runs are left; run it again")
+            return
+        _append(path, run(asked.shops, asked.output, key, asked.device, setting))
+    print(f"all {len(wanted)} runs are done")
 
 
-def run_list(asked) -> list[tuple[str, str, str, int]]:
-    """Every run, most telling first: all tokenizers of the first seed by row, then the further seeds."""
-    datasets = asked.datasets or sorted(path.name for path in asked.shops.iterdir() if (path / "shop").is_dir())
-    runs = []
-    for seed in range(asked.seeds):
-        for name in asked.tokenizers:
-            for dataset in datasets if seed == 0 or name in SEEDED else ():
-                found = sorted(path.name.removeprefix("aligned-") for path in (asked.shops / dataset).glob("aligned-*"))
-                runs += [(dataset, one, name, seed) for one in asked.encoders or found if one in found]
-    return runs
+def _append(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    click = line["figures"]["click"]["all"]
+    print(*key_of(line), f"{click['hit_rate@50']:.4f} {click['mrr@50']:.4f}", line.get("seconds", ""), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ import pytest
 import sidkit
 from command import sidkit as command
 from planted import planted, written
+from sidkit.data.embeddings import open_embeddings
+from sidkit.embed import load as load_encoder
+from sidkit.search.align import Alignment, AlignPlan, Projection
 
 
 @pytest.fixture
@@ -130,3 +133,35 @@ def test_roles_that_make_no_sense_are_refused(files, arguments, message):
     if "--ray" not in arguments:
         assert message in command("compare", *arguments, "-o", "runs", check=1, cwd=files)
         assert message in command("advise", *arguments, check=1, cwd=files)
+
+
+def test_a_case_follows_a_query_into_aligned_vectors(tmp_path, rng):
+    titles = [f"{one} {other}" for one in ("mug", "lamp", "tent", "rope") for other in "abcdefghij"]
+    written(tmp_path / "items.parquet", np.zeros((40, 2), np.float32), title=titles)
+    command(
+        "embed",
+        "items.parquet",
+        "--text",
+        "title",
+        "--model",
+        "tfidf",
+        "--dimensions",
+        "6",
+        "-o",
+        "e.parquet",
+        cwd=tmp_path,
+    )
+    x = np.concatenate(list(open_embeddings(str(tmp_path / "e.parquet")).chunks(64)))
+    projection = Projection({"linear": rng.normal(size=(6, 4)).astype(np.float32)})
+    alignment = Alignment(projection, projection, AlignPlan(dimensions=4))
+    alignment.save(tmp_path / "aligned")
+    written(tmp_path / "y.parquet", alignment.items(x))
+    command("fit", "y.parquet", "-o", "tok", "--sizes", "4-2", cwd=tmp_path)
+    words = ("case", "query", "mug", "y.parquet", "tok", "--encoder", "e.encoder")
+    case = json.loads(command(*words, "--alignment", "aligned", "--json", cwd=tmp_path))["tok"]
+    vector = alignment.queries(load_encoder(tmp_path / "e.encoder").embed(["mug"], query=True))
+    tokens = sidkit.load(tmp_path / "tok").encode(vector)[0]
+    assert case["prefix"] == f"<a_{tokens[0]}><b_{tokens[1]}>"
+    assert "the encoder makes 6 dimensions, but y.parquet has 4" in command(*words, check=1, cwd=tmp_path)
+    error = command(*words, "--alignment", "none", check=1, cwd=tmp_path)
+    assert "no such alignment folder: none" in error

@@ -11,7 +11,7 @@ All systems answer the same pairs, each with a list of at most 50 items.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,15 @@ from .model.model import SearchModel
 from .pairs import Pairs
 from .ranking import Counters
 
-__all__ = ["MODEL", "AlignedVectors", "Evaluation", "data_of", "evaluate", "evaluate_model"]
+__all__ = [
+    "MODEL",
+    "AlignedVectors",
+    "Evaluation",
+    "data_of",
+    "evaluate",
+    "evaluate_baselines",
+    "evaluate_model",
+]
 
 MODEL = "semantic IDs"
 KINDS = ("click", "order")
@@ -94,9 +102,18 @@ def evaluate(
 ) -> Evaluation:
     """Rank the items of the shop's test pairs by the model and by each baseline; without vectors none by nearness."""
     report, cut = progress or Silent(), model.ranking.cut
+    ranks = evaluate_model(model, data, beams, report)
+    others = evaluate_baselines(data, vectors, cut, report)
+    return replace(others, ranks={kind: {MODEL: ranks[kind], **each} for kind, each in others.ranks.items()})
+
+
+def evaluate_baselines(
+    data: SearchData, vectors: AlignedVectors | None = None, cut: int = 50, progress: Progress | None = None
+) -> Evaluation:
+    """Rank the items of the shop's test pairs by each baseline; without vectors none by nearness."""
     tests = _tests(data)
-    ranks = {kind: {MODEL: each} for kind, each in evaluate_model(model, data, beams, report).items()}
-    for name, lists in _baselines(data, vectors, cut, report).items():
+    ranks: dict[str, dict[str, Integers]] = {kind: {} for kind in tests}
+    for name, lists in _baselines(data, vectors, cut, progress or Silent()).items():
         for kind, test in tests.items():
             ranks[kind][name] = ranks_of(lists(test.query), test.item)
     return Evaluation(tests, ranks, cut)

@@ -20,6 +20,9 @@ def query(
     encoder: Annotated[
         Path | None, typer.Option("--encoder", help="The items' encoder [default: the one beside the embeddings]")
     ] = None,
+    alignment: Annotated[
+        Path | None, typer.Option("--alignment", help="Output of `sidkit search align` that the embeddings are from")
+    ] = None,
     level: Annotated[int, typer.Option("--level", help="Tokens of the query's SID that make the prefix")] = 2,
     items: Items = None,
     text: TextColumn = "title",
@@ -34,7 +37,8 @@ def query(
     """sidkit case query 'red shoes' embeddings.parquet tok-a/ tok-b/ --items items.parquet
 
     The prefix of a query under each tokenizer: the items that share it, and how many different tokens follow it. The
-    query is embedded by the encoder of the items. The files above are made by
+    query is embedded by the encoder of the items. For aligned vectors name the encoder and the alignment: --encoder
+    items-emb.encoder --alignment aligned. The files above are made by
 
     sidkit embed items.parquet -o embeddings.parquet
 
@@ -46,6 +50,7 @@ def query(
     from ...embed import beside
     from ...embed import load as load_encoder
     from ...report.cases import query_case
+    from ...search.align import Alignment
     from ...sids.table import SidTable
     from ...tokenizer.pairs import require_fitted_on
     from ...tokenizer.tokenizer import load
@@ -56,6 +61,8 @@ def query(
     vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
     if not vector.any():
         raise InputError(f"the items' encoder knows nothing of {query!r}; try other words")
+    if alignment is not None:
+        vector = Alignment.load(alignment).queries(vector, [query])
     if vector.shape[1] != source.shape[1]:
         raise InputError(f"the encoder makes {vector.shape[1]} dimensions, but {embeddings} has {source.shape[1]}")
     of_items = id_column_in(id_column, items, embeddings) if items else None

@@ -1,0 +1,160 @@
+"""The SIDs that `experiments/search.py` trains on: tokenizers, ablations, controls; and their codebook columns.
+
+    python experiments/search_codes.py SHOPS -o OUT             for every dataset, encoder, tokenizer and seed
+    python experiments/search_codes.py SMALL -o OUT --small     with the sizes for small shops
+
+One line of JSON is appended to OUT/codebooks.jsonl per set of SIDs; lines already there are not made again. ICR,
+utilisation and Gini count items alone. Nothing is trained but the tokenizers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import sidkit
+from sidkit import SidTable, quality
+from sidkit.data.embeddings import open_embeddings
+from sidkit.data.joint import Joint, counts_of, repeated
+from sidkit.data.subset import without
+from sidkit.search.shop import Shop
+from sidkit.tokenizer.recipes import recipe
+
+Key = tuple[str, str, str, int]  # dataset, encoder, tokenizer, seed
+SIZES = {"full": ((256, 128, 64), (256, 128, 64, 64, 64)), "small": ((64, 32, 16), (64, 32, 16, 16, 16))}
+PRQ: dict[str, Any] = {"top_k": 5}
+TOKENIZERS: dict[str, tuple[str, dict[str, Any]]] = {  # most telling first
+    "prq-kmeans": ("prq-kmeans", PRQ),
+    "rq-kmeans": ("rq-kmeans", {}),
+    "prq-opq": ("prq-opq", {}),
+    "rq-opq": ("rq-opq", {}),
+    "res-kmeans-fsq": ("res-kmeans-fsq", {}),
+    "without-global": ("without-global", PRQ),
+    "without-soft": ("without-soft", {}),
+    "without-projection": ("without-projection", PRQ),
+    "shuffled": ("prq-kmeans", PRQ),  # the SIDs of prq-kmeans, each given to another item
+    "random": ("prq-kmeans", PRQ),  # the codes of items are drawn at random
+    "category": ("prq-kmeans", PRQ),  # an item's first code is its category or brand; the others are drawn at random
+    "rq-vae": ("rq-vae", {"preset": "public", "epochs": 300}),
+    "r3-vae": ("r3-vae", {"preset": "public", "epochs": 300, "rating": "top1"}),
+    "rq-gmm": ("rq-gmm", {}),
+    "pq-kmeans": ("pq-kmeans", {}),
+    "opq-kmeans": ("opq-kmeans", {}),
+    **{f"prq-k{k}": ("prq-kmeans", {"top_k": k}) for k in (2, 10)},  # k = 1 is without-soft
+    **{f"prq-beta{beta}": ("prq-kmeans", PRQ | {"beta": float(beta)}) for beta in (10, 20, 25)},
+}
+FIVE = ("prq-opq", "rq-opq", "res-kmeans-fsq")
+CONTROLS = ("shuffled", "random", "category")  # of these the queries keep the SIDs of prq-kmeans
+
+
+class Made(NamedTuple):
+    """SIDs of items and of queries, the tokenizer if SID tokens can start from its centroids, and the seconds."""
+
+    items: SidTable
+    queries: SidTable
+    tokenizer: Any
+    seconds: float
+
+
+def sids_of(shops: Path, key: Key, size: str, device: str) -> Made:
+    """SIDs by a tokenizer fitted on the items and the training queries, each as often as it was typed."""
+    dataset, encoder, name, seed = key
+    kind, options = TOKENIZERS[name]
+    folder, sizes = shops / dataset / f"aligned-{encoder}", SIZES[size][name in FIVE]
+    sources = [open_embeddings(str(folder / f"{one}.parquet")) for one in ("items", "queries")]
+    items, queries = (without(one, _zero(one)) for one in sources)
+    joint = Joint([("items", items), ("queries", repeated(queries, counts_of(queries, "train_records")))])
+    began = time.perf_counter()
+    fitted = recipe(kind, **{"sizes": sizes} | options).fit(joint, seed=seed, device=device)
+    codes = [fitted.encode(one, device=device) for one in (items, queries)]
+    took = time.perf_counter() - began
+    rng = np.random.default_rng((seed, 17))
+    if name == "shuffled":
+        codes[0] = codes[0][rng.permutation(len(codes[0]))]
+    elif name in CONTROLS:
+        codes[0] = np.stack([rng.integers(0, size, len(codes[0])) for size in fitted.sizes], 1)
+    if name == "category":
+        codes[0][:, 0] = _category(Shop.open(shops / dataset / "shop").items, items.ids, fitted.sizes[0])
+    tables = [SidTable(one.ids, each, fitted.sizes) for one, each in zip((items, queries), codes, strict=True)]
+    return Made(*tables, fitted if name not in ("random", "category") else None, took)
+
+
+def _zero(source: Any) -> np.ndarray:
+    return np.flatnonzero(np.concatenate([~np.asarray(chunk).any(axis=1) for chunk in source.chunks(1 << 16)]))
+
+
+def _category(table: Any, ids: Any, size: int) -> np.ndarray:
+    """A code per category, of a shop without categories per brand: the largest size - 1, and one for the rest."""
+    from sidkit.data.items import match
+
+    rows = table.take(match(ids, table.column("item_id"))).to_pylist()
+    paths = ["/".join(filter(None, (row["category_1"], row["category_2"]))) for row in rows]
+    names = paths if any(paths) else [row["brand"] or "" for row in rows]
+    rank = {one: code for code, (one, _) in enumerate(Counter(names).most_common(size - 1))}
+    return np.array([rank.get(one, size - 1) for one in names])
+
+
+def facts_of(key: Key, size: str, made: Made, device: str) -> dict[str, Any]:
+    """What a line says of its SIDs."""
+    dataset, encoder, name, seed = key
+    return {
+        "dataset": dataset, "size": size, "encoder": encoder, "tokenizer": name, "seed": seed,
+        "sizes": list(made.items.sizes), "recipe": TOKENIZERS[name], "items": len(made.items),
+        "quality": quality(made.items.codes, made.items.sizes), "fit_seconds": round(made.seconds, 1),
+        "device": torch.cuda.get_device_name() if device != "cpu" and torch.cuda.is_available() else "CPU",
+        "versions": {"sidkit": sidkit.__version__, "torch": torch.__version__, "python": platform.python_version()},
+    }  # fmt: skip
+
+
+def keys(shops: Path, datasets: list[str], encoders: list[str] | None, names: list[str], seeds: int) -> Iterator[Key]:
+    """Every set of SIDs, tokenizer after tokenizer; all seeds of each."""
+    for name in names:
+        for dataset in datasets or sorted(path.parent.name for path in shops.glob("*/shop")):
+            found = sorted(path.name.removeprefix("aligned-") for path in (shops / dataset).glob("aligned-*"))
+            for encoder in encoders or found:
+                if encoder in found:
+                    yield from ((dataset, encoder, name, seed) for seed in range(seeds))
+
+
+def key_of(line: dict[str, Any]) -> Key:
+    return line["dataset"], line["encoder"], line["tokenizer"], line["seed"]
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file, none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shops", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--small", action="store_true", help="the sizes for small shops")
+    parser.add_argument("--datasets", nargs="+")
+    parser.add_argument("--encoders", nargs="+", help="[default: every aligned-* folder]")
+    parser.add_argument("--tokenizers", nargs="+", default=list(TOKENIZERS), choices=list(TOKENIZERS))
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
+    asked = parser.parse_args()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    path, size = asked.output / "codebooks.jsonl", "small" if asked.small else "full"
+    done = {key_of(line) for line in lines_of(path) if line["size"] == size}
+    for key in keys(asked.shops, asked.datasets, asked.encoders, asked.tokenizers, asked.seeds):
+        if key not in done:
+            line = facts_of(key, size, sids_of(asked.shops, key, size, asked.device), asked.device)
+            with path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            print(*key, f"ICR {line['quality']['icr_per_sid']:.4f}", line["fit_seconds"], flush=True)
+
+
+if __name__ == "__main__":
+    main()
