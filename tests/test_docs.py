@@ -123,6 +123,7 @@ def groups_of(app, path=()):
 
 SHORTER = {  # what takes minutes, as it would run on less data or for fewer epochs
     "sidkit explore": "--check",
+    "sidkit serve": "--check",
     "sidkit search demo": "--items 200 --rows 300",
     "sidkit search simulate": "--items 200 --rows 300",
     "sidkit search train": "--epochs 1,1,1 --words 500 --beams 4 --longest 48",

@@ -30,6 +30,7 @@ LAYERS = (
     "retriever",
     "search",
     "publish",
+    "serve",
     "demo",
     "cli",
     "moved",

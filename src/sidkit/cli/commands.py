@@ -43,6 +43,7 @@ from .search.read.kuaisearch import kuaisearch
 from .search.read.log import log
 from .search.simulate import simulate
 from .search.train import train as train_search
+from .serve import serve
 from .show import show
 from .train import train
 from .trie import trie
@@ -80,6 +81,7 @@ COMMANDS = (
     Command(evaluate, "Evaluate a trained recommender"),
     Command(recommend, "Recommend items by a trained recommender"),
     Command(trie, "Write a catalogue of semantic IDs for constrained decoding"),
+    Command(serve, "Serve semantic IDs over HTTP"),
 )
 GROUPS = {
     "case": Group(

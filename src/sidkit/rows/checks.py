@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import BadRowsError
 from ..progress import Progress, Silent
 from .seam import CHUNK
-from .sources import Composed, Source, Wrapped, is_checked
+from .sources import Composed, Source, Wrapped, is_checked, offers
 
 __all__ = [
     "NAMED",
@@ -57,13 +57,13 @@ def require_good_rows(
 
     Each part of a composed source is checked once, however often its rows come, unless look is given.
     """
-    if look is None and isinstance(source, Composed):
+    if look is None and offers(source, Composed):
 
         def checked(part: Source) -> Source:
             require_good_rows(part, progress, dtype=dtype)
             return part
 
-        source.through(checked)
+        source.through(checked)  # type: ignore[attr-defined]
         return
     if is_checked(source) and look is None and dtype in (None, source.dtype):
         (progress or Silent()).advance(source.shape[0])

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-__all__ = ["Guard", "is_loopback", "new_token"]
+__all__ = ["Guard", "host_of_this_machine", "is_loopback", "new_token"]
 
 HEADERS = {
     "content-security-policy": (
@@ -69,7 +69,7 @@ class Guard:
 
         request = Request(scope)
         if self.token is None:
-            if _name(request.headers.get("host", "")) in NAMES:
+            if host_of_this_machine(request.headers.get("host", "")):
                 return None
             return PlainTextResponse("This address answers to localhost only.", 403)
         given = request.query_params.get("token")
@@ -86,9 +86,10 @@ class Guard:
         return hmac.compare_digest(given.encode(), (self.token or "").encode())
 
 
-def _name(host: str) -> str:
-    """The host of a Host header, without its port."""
-    return host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+def host_of_this_machine(header: str) -> bool:
+    """Whether a Host header names this machine: a foreign name that points here is a page's attempt to read from it."""
+    name = header.rpartition(":")[0] if not header.endswith("]") and ":" in header else header
+    return name in NAMES
 
 
 def _cookie(scope: Any) -> str:

@@ -1,0 +1,370 @@
+"""The service: its answers are the library's, bad requests get a status and a reason, reloads lose nothing."""
+
+import asyncio
+import json
+import shutil
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sidkit
+from served import ARROW, D, N, rows, served, tokenizer
+from sidkit.serve.options import ServeOptions
+
+for module in ("uvicorn", "starlette", "orjson", "prometheus_client"):
+    pytest.importorskip(module)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A folder with a tokenizer, SIDs, a registry and an encoder of texts; the tokenizer and the table."""
+    folder = tmp_path_factory.mktemp("serve")
+    return folder, *tokenizer(folder)
+
+
+@pytest.fixture(scope="module")
+def options(shop):
+    return ServeOptions(str(shop[0] / "tok"), str(shop[0] / "sids.parquet"))
+
+
+@pytest.fixture(scope="module")
+def service(options):
+    with served(options) as (client, running):
+        yield client, running
+
+
+def stream(table):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def embeddings(x, **columns):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])
+    return pa.table({**columns, "embedding": vectors})
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("n", [1, 3, 300])
+    def test_vectors_get_the_codes_of_the_library(self, service, shop, n):
+        x = rows(5, n)
+        status, answer = service[0].post("/encode", vectors=x.tolist())
+        assert status == 200
+        codes = shop[1].encode(x)
+        assert answer["codes"] == codes.tolist()
+        assert answer["sids"] == sidkit.SidTable(np.arange(n), codes, shop[1].sizes).strings().to_pylist()
+        assert answer["tokenizer"] == shop[1].digest
+
+    @pytest.mark.parametrize("kind", ["fixed", "list", "float64"])
+    def test_arrow_bodies_keep_their_ids(self, service, shop, kind):
+        x = rows(6, 70)
+        table = embeddings(x, item_id=[f"i{i}" for i in range(70)])
+        if kind != "fixed":
+            value = pa.float32() if kind == "list" else pa.float64()
+            table = table.set_column(1, "embedding", table["embedding"].cast(pa.list_(value)))
+        status, content, headers = service[0].call("POST", "/encode", stream(table), ARROW)
+        assert (status, headers["content-type"]) == (200, ARROW)
+        with pa.ipc.open_stream(content) as answers:
+            answer = answers.read_all()
+        assert answer["item_id"].to_pylist() == table["item_id"].to_pylist()
+        assert answer["codes"].to_pylist() == shop[1].encode(x).tolist()
+        assert answer.schema.metadata[b"tokenizer"].decode() == shop[1].digest
+
+    def test_items_and_prefixes_of_a_table(self, service, shop):
+        table = shop[2]
+        status, answer = service[0].post("/lookup", items=["p7", "nobody", "p0"])
+        assert status == 200
+        assert answer["codes"] == [table.codes[7].tolist(), None, table.codes[0].tolist()]
+        assert answer["sids"][1] is None
+        first = int(table.codes[7, 0])
+        for prefix in ([first], table.write([first])):
+            status, answer = service[0].post("/prefix", prefix=prefix, limit=3, offset=1)
+            assert answer["count"] == len(table.items_of([first]))
+            assert [one["item"] for one in answer["items"]] == table.items_of([first])[1:4]
+
+    def test_items_and_prefixes_of_a_registry(self, shop, options, tmp_path):
+        from command import sidkit as run
+
+        run("publish", "init", "registry.db", "--tokenizer", shop[0] / "tok", cwd=tmp_path)
+        run("publish", "append", "registry.db", shop[0] / "sids.parquet", cwd=tmp_path)
+        with served(replace(options, sids=str(tmp_path / "registry.db"))) as (client, _):
+            assert json.loads(client.get("/healthz")[1])["items"] == N
+            assert client.post("/lookup", items=["p7", "x"])[1]["codes"] == [shop[2].codes[7].tolist(), None]
+            first = int(shop[2].codes[7, 0])
+            answer = client.post("/prefix", prefix=[first], limit=500)[1]
+            assert {one["item"] for one in answer["items"]} == set(shop[2].items_of([first]))
+
+    def test_texts_go_through_the_encoder(self, shop, options, tmp_path):
+        from sidkit.embed.choose import choose
+
+        words = [a + b for a in ("ka", "lo", "mi", "ru", "te") for b in ("sa", "fo", "gi", "pu")]
+        texts = [" ".join(words[at] for at in np.random.default_rng(i).integers(0, 20, 4)) for i in range(80)]
+        encoder = choose("tfidf", texts=texts, d=D)
+        encoder.save(tmp_path / "encoder")
+        with served(replace(options, encoder=str(tmp_path / "encoder"))) as (client, _):
+            status, answer = client.post("/encode", texts=texts[:3])
+            assert (status, answer["codes"]) == (200, shop[1].encode(encoder.embed(texts[:3], query=True)).tolist())
+        assert service_without_texts(options)[0] == 422
+
+    def test_health_metrics_and_description(self, service):
+        client, _ = service
+        client.post("/encode", vectors=rows(1, 4).tolist())
+        status, content = client.get("/healthz")
+        assert (status, json.loads(content)["status"]) == (200, "ok")
+        status, content = client.get("/metrics")
+        assert b'sidkit_requests_total{path="/encode",status="200"}' in content
+        assert b"sidkit_vectors_total" in content
+        api = json.loads(client.get("/openapi.json")[1])
+        assert set(api["paths"]) == {"/encode", "/lookup", "/prefix", "/healthz", "/metrics", "/openapi.json", "/"}
+        assert b"POST /encode" in client.get("/")[1]
+
+
+def service_without_texts(options):
+    with served(options) as (client, _):
+        return client.post("/encode", texts=["red hat"])
+
+
+class TestModels:
+    def test_recommendations_are_those_of_the_retriever(self, shop, options, tmp_path):
+        pytest.importorskip("torch")
+        pytest.importorskip("transformers")
+        from dataclasses import asdict
+
+        from sidkit.retriever import Plan, Retriever, Shape
+        from sidkit.retriever.model import new_weights
+        from sidkit.retriever.store import save
+
+        plan = Plan(Shape(1, 16, 16, 2, 8), history=3, beams=6)
+        save(Retriever(shop[2], plan, new_weights(plan.shape, 1 + 28, 0), {"plan": asdict(plan)}), tmp_path / "run")
+        model = Retriever.load(tmp_path / "run")
+        with served(replace(options, retriever=str(tmp_path / "run"))) as (client, _):
+            status, answer = client.post("/recommend", histories=[["p1", "new", "p2"], ["p3"]], k=4)
+            assert (status, answer["unknown_items"]) == (200, 1)
+            expected = model.recommend_many([["p1", "p2"], ["p3"]], 4, per_sid=1)
+            items = [[one["item"] for one in each] for each in answer["recommendations"]]
+            assert items == [[one.item for one in each] for each in expected]
+            assert client.post("/recommend", histories=[["new"]])[0] == 422
+            assert client.post("/recommend", histories=[["p1"]], k=0)[0] == 422
+
+
+BAD = [
+    (400, b"{"),
+    (400, b'{"vectors": [[NaN]]}'),
+    (400, b"\xff\xfe"),
+    (422, b"[]"),
+    (422, b"{}"),
+    (422, b'{"vectors": []}'),
+    (422, b'{"vectors": 3}'),
+    (422, b'{"vectors": [3]}'),
+    (422, b'{"vectors": [[1, 2]]}'),
+    (422, b'{"vectors": [["a"]]}'),
+    (422, b'{"vectors": [null]}'),
+    (422, json.dumps({"vectors": [[0.0] * D]}).encode()),
+    (422, json.dumps({"vectors": [[1e300] * D]}).encode()),
+    (422, json.dumps({"vectors": [[1] * D], "vector": []}).encode()),
+    (422, json.dumps({"vectors": [[1] * D, [1] * (D - 1)]}).encode()),
+    (422, json.dumps({"vectors": [[1] * D], "texts": ["a"]}).encode()),
+    (422, b'{"texts": ["a"]}'),
+]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("status, body", BAD)
+    def test_bodies_that_cannot_be_encoded(self, service, status, body):
+        answer = service[0].call("POST", "/encode", body)
+        assert (answer[0], set(json.loads(answer[1]))) == (status, {"error"})
+
+    def test_a_bad_row_is_named(self, service):
+        x = rows(1, 3).tolist()
+        x[2] = [0.0] * D
+        assert service[0].post("/encode", vectors=x)[1]["error"].endswith("vector 2 is all zeros")
+
+    @pytest.mark.parametrize(
+        "path, fields",
+        [
+            ("/lookup", {"items": [1.5]}),
+            ("/lookup", {"items": []}),
+            ("/lookup", {}),
+            ("/prefix", {"prefix": [1, 2, 3, 4]}),
+            ("/prefix", {"prefix": "nonsense"}),
+            ("/prefix", {"prefix": [-1]}),
+            ("/prefix", {"prefix": [1], "limit": -1}),
+            ("/prefix", {"prefix": [2**70]}),
+        ],
+    )
+    def test_look_ups_that_make_no_sense(self, service, path, fields):
+        assert service[0].post(path, **fields)[0] in (400, 422)
+
+    def test_other_types_methods_and_paths(self, service):
+        client, _ = service
+        assert client.call("POST", "/encode", b"x", "text/plain")[0] == 415
+        assert client.call("POST", "/lookup", b"x", ARROW)[0] == 415
+        assert client.call("GET", "/encode")[0] == 405
+        assert client.call("GET", "/nothing")[0] == 404
+        assert client.call("POST", "/recommend", b"{}")[0] == 404
+
+    def test_arrow_bodies_that_are_none(self, service, rng):
+        client, _ = service
+        good = stream(embeddings(rows(1, 5)))
+        assert client.call("POST", "/encode", b"nonsense", ARROW)[0] == 400
+        assert client.call("POST", "/encode", stream(pa.table({"x": [1]})), ARROW)[0] == 422
+        assert client.call("POST", "/encode", stream(embeddings(rows(1, 5)[:, :3].copy())), ARROW)[0] == 422
+        nulls = pa.table({"embedding": pa.array([[1.0] * D, None])})
+        assert client.call("POST", "/encode", stream(nulls), ARROW)[0] == 422
+        for _ in range(150):
+            body = bytearray(good)
+            for at in rng.integers(0, len(body), 3):
+                body[at] = rng.integers(256)
+            assert client.call("POST", "/encode", bytes(body), ARROW)[0] in (200, 400, 422)
+
+    def test_limits_of_bodies_and_batches(self, options):
+        with served(replace(options, body_bytes=2000, batch_rows=4)) as (client, _):
+            assert client.post("/encode", vectors=rows(1, 4).round(2).tolist())[0] == 200
+            status, answer = client.post("/lookup", items=["p1"] * 5)
+            assert (status, answer["error"]) == (422, "items must be a list of 1 to 4")
+            assert client.call("POST", "/encode", b" " * 3000)[0] == 413
+            chunks = iter([b" " * 1500, b" " * 1500])  # without a length
+            assert client.call("POST", "/encode", chunks)[0] == 413
+            assert client.call("POST", "/encode", stream(embeddings(rows(1, 5))), ARROW)[0] in (413, 422)
+
+    def test_a_full_queue_and_a_slow_answer(self, options, monkeypatch):
+        from sidkit.serve.snapshot import Snapshot
+
+        encode = Snapshot.encode
+
+        def slow(self, x):
+            time.sleep(0.8)
+            return encode(self, x)
+
+        monkeypatch.setattr("sidkit.serve.batching.IN_PLACE", 0)  # in the thread of the encoder, as large batches are
+        monkeypatch.setattr(Snapshot, "encode", slow)
+        statuses = []
+        with served(replace(options, queue_rows=6, seconds=1.2)) as (client, _):
+
+            def ask():
+                statuses.append(client.post("/encode", vectors=rows(1, 4).tolist())[0])
+
+            threads = [threading.Thread(target=ask) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+                time.sleep(0.1)
+            for thread in threads:
+                thread.join()
+        # One is encoded, one waits for it, for longer than an answer may take; there is no room for the others.
+        assert sorted(statuses) == [200, 429, 429, 503]
+
+
+class TestWhoMayAsk:
+    def test_a_token_is_needed_on_every_path(self, options):
+        secret = "a-token-of-some-length"
+        with served(replace(options, token=secret)) as (client, _):
+            paths = [("GET", path) for path in ("/", "/healthz", "/metrics", "/openapi.json", "/nothing")]
+            paths += [("POST", path) for path in ("/encode", "/lookup", "/prefix", "/recommend", "/search")]
+            for method, path in paths:
+                for wrong in ("", "Bearer", "Bearer wrong", secret, f"bearer {secret}x", f"Basic {secret}"):
+                    assert client.call(method, path, authorization=wrong)[0] == 401
+                assert client.call(method, path)[0] != 401
+
+    def test_without_a_token_only_by_a_name_of_this_machine(self, service):
+        assert service[0].call("GET", "/healthz", host="evil.example")[0] == 403
+        assert service[0].call("GET", "/healthz", host="localhost:1")[0] == 200
+
+
+class TestReload:
+    def test_a_new_tokenizer_takes_over_without_a_lost_or_mixed_answer(self, tmp_path):
+        first, _ = tokenizer(tmp_path, 0)
+        (tmp_path / "other").mkdir()
+        second, _ = tokenizer(tmp_path / "other", 1)
+        x = rows(9, 8)
+        expected = {one.digest: one.encode(x).tolist() for one in (first, second)}
+        answers, stop = [], threading.Event()
+        with served(ServeOptions(str(tmp_path / "tok"), reload_every=0.1)) as (client, _):
+
+            def ask():
+                while not stop.is_set():
+                    answers.append(client.post("/encode", vectors=x.tolist()))
+
+            threads = [threading.Thread(target=ask) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.3)
+            second.save(tmp_path / "tok")
+            for _ in range(100):
+                time.sleep(0.05)
+                if answers[-1][1]["tokenizer"] == second.digest:
+                    break
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert {status for status, _ in answers} == {200}
+        assert all(answer["codes"] == expected[answer["tokenizer"]] for _, answer in answers)
+        assert {answer["tokenizer"] for _, answer in answers} == set(expected)
+
+    def test_what_cannot_be_loaded_changes_nothing(self, tmp_path, caplog):
+        tokenizer(tmp_path, 0)
+        (tmp_path / "other").mkdir()
+        tokenizer(tmp_path / "other", 1)
+        with served(ServeOptions(str(tmp_path / "tok"), str(tmp_path / "sids.parquet"), reload_every=0)) as (
+            client,
+            running,
+        ):
+            before = client.post("/encode", vectors=rows(1, 2).tolist())
+            shutil.copytree(tmp_path / "other" / "tok", tmp_path / "tok", dirs_exist_ok=True)  # not that of the SIDs
+            assert not asyncio.run(running.reload())
+            (tmp_path / "tok" / "model.safetensors").write_bytes(b"damaged")
+            assert not asyncio.run(running.reload())
+            assert client.post("/encode", vectors=rows(1, 2).tolist()) == before
+        assert "the old tokenizer stays" in caplog.text
+
+    def test_sids_of_another_tokenizer_are_refused_at_the_start(self, tmp_path):
+        from sidkit.errors import InputError
+        from sidkit.serve.snapshot import Snapshot
+
+        tokenizer(tmp_path, 0)
+        (tmp_path / "other").mkdir()
+        tokenizer(tmp_path / "other", 1)
+        with pytest.raises(InputError, match="was made by the tokenizer"):
+            Snapshot.load(ServeOptions(str(tmp_path / "tok"), str(tmp_path / "other" / "sids.parquet")))
+
+
+def test_fuzzing_by_the_schema_finds_no_failure(service):
+    """Requests drawn from the description, valid and not: no 5xx, and every answer as described."""
+    schemathesis = pytest.importorskip("schemathesis")
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.checks import load_all_checks
+    from schemathesis.specs.openapi.checks import status_code_conformance
+
+    load_all_checks()
+    client, _ = service
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{client.port}/openapi.json")
+    quick = settings(
+        max_examples=40,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+    seen = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+            if mode == schemathesis.GenerationMode.NEGATIVE and operation.method == "get":
+                continue
+
+            @quick
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case):
+                nonlocal seen
+                answer = case.call(timeout=10)
+                seen += 1
+                assert answer.status_code < 500, (case.body, answer.text)
+                case.validate_response(answer, checks=[status_code_conformance])
+
+            ask()
+    assert seen > 200
