@@ -28,6 +28,7 @@ from .publish.list import list as list_generations
 from .publish.shared import WithRegistry
 from .publish.show import show as show_published
 from .publish.withdraw import withdraw
+from .publish.align import align as align_refit
 from .ray import WithRay
 from .recommend import recommend
 from .report import report
@@ -125,6 +126,10 @@ GROUPS = {
                 ),
             ),
         },
+    ),
+    "publish": Group(
+        "Publish semantic IDs that stay.",
+        (Command(align_refit, "Renumber the codes of a refit, so that items keep their tokens"),),
     ),
 }
 

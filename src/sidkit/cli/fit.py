@@ -97,7 +97,7 @@ def fit(
             list_left_out(source, output)
         unfinished = stack.enter_context(Unfinished(output, resume))
         fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
-        fitted = replace(fitted, facts=facts_of(fitted))
+        fitted = replace(fitted, facts=facts_of(fitted) | {"embeddings": str(files["items"])})
         fitted.save(output)
     facts, ran = dict(fitted.facts), ran_on(fitted.fitted_rows)
     if as_json:

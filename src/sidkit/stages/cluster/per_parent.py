@@ -45,7 +45,7 @@ class ParentBooks:
         """The nearest of the parent's centroids; under an unknown parent, the nearest of the common ones."""
         if not isinstance(x, np.ndarray):
             return self._assign_at_once(x, codes)
-        parents = self._parents_of(codes)
+        parents = self.parents_of(codes)
         out = np.empty(len(parents), np.int32)
         for parent, rows in _groups(parents):
             out[rows] = Centroids(self._book(parent), "euclidean").assign(x[rows], None)
@@ -53,7 +53,7 @@ class ParentBooks:
 
     def _assign_at_once(self, x: Array, codes: Array) -> Array:
         """For a GPU: every row against the few centroids of its parent, in float64; the lowest index on ties."""
-        xp, parents = namespace(x), self._parents_of(codes.cpu().numpy())
+        xp, parents = namespace(x), self.parents_of(codes.cpu().numpy())
         parents = np.where(parents < 0, len(self.keys), parents)  # the common codebook as one more parent
         starts = np.append(self.starts, self.starts[-1] + len(self.common))
         first, last = (like(part, codes).long() for part in (starts[parents], starts[parents + 1] - 1))
@@ -70,21 +70,21 @@ class ParentBooks:
     def costs(self, x: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.float64]:
         """What `assign` minimises for rows with these earlier tokens: (n, K), infinite where a parent has no code."""
         out = np.full((len(x), len(self.common)), np.inf)
-        for parent, rows in _groups(self._parents_of(codes)):
+        for parent, rows in _groups(self.parents_of(codes)):
             book = self._book(parent)
             out[rows, : len(book)] = Centroids(book, "euclidean").costs(x[rows])
         return out
 
     def chosen(self, x: Array, codes: Array) -> Array:
         host = codes if isinstance(codes, np.ndarray) else codes.cpu().numpy()
-        parents, code = self._parents_of(host[:, :-1]), host[:, -1]
+        parents, code = self.parents_of(host[:, :-1]), host[:, -1]
         known = parents >= 0
         last = np.maximum(self.starts[parents + 1] - 1, 0)
         rows = np.minimum(self.starts[np.maximum(parents, 0)] + code, last)  # other codes may exceed a short parent
         centroids = np.where(known[:, None], self.centroids[np.where(known, rows, 0)], self.common[code])
         return like(centroids, x)
 
-    def _parents_of(self, codes: NDArray[Any]) -> Integers:
+    def parents_of(self, codes: NDArray[Any]) -> Integers:
         """The index of each row's parent, -1 if the fit did not have it."""
         prefixes = codes[:, -self.keys.shape[1] :].astype(np.int64)
         known, wanted = (_as_one(keys) for keys in (self.keys, prefixes))
