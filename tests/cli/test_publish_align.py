@@ -32,9 +32,10 @@ def test_the_refit_is_aligned_with_the_items_it_was_fitted_on(fits):
     assert [(old[:, level] != aligned[:, level]).mean() for level in range(3)] == pytest.approx(facts["tokens_after"])
     assert len(np.unique(np.stack([new[:, 0], aligned[:, 0]], 1), axis=0)) == 8
     assert json.loads((fits / "aligned" / "config.json").read_text())["facts"]["aligned"]["to"] == "old"
-    assert json.loads((fits / "aligned" / "config.json").read_text())["stages"] == json.loads(
-        (fits / "new" / "config.json").read_text()
-    )["stages"]
+    assert (
+        json.loads((fits / "aligned" / "config.json").read_text())["stages"]
+        == json.loads((fits / "new" / "config.json").read_text())["stages"]
+    )
 
 
 def test_published_sids_take_the_place_of_the_old_tokenizer(fits):

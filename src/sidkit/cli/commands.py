@@ -20,6 +20,7 @@ from .explore import explore
 from .fit import fit
 from .judge import judge
 from .lookup import lookup
+from .publish.align import align as align_refit
 from .publish.append import append
 from .publish.diff import diff as diff_generations
 from .publish.export import export as export_generation
@@ -28,7 +29,6 @@ from .publish.list import list as list_generations
 from .publish.shared import WithRegistry
 from .publish.show import show as show_published
 from .publish.withdraw import withdraw
-from .publish.align import align as align_refit
 from .ray import WithRay
 from .recommend import recommend
 from .report import report
@@ -102,6 +102,7 @@ GROUPS = {
             Command(diff_generations, "List what changed between two generations", WithRegistry),
             Command(withdraw, "Withdraw items, or all that a generation published", WithRegistry),
             Command(export_generation, "Write a generation as Parquet files", WithRegistry),
+            Command(align_refit, "Renumber the codes of a refit, so that items keep their tokens"),
         ),
     ),
     "search": Group(
@@ -126,10 +127,6 @@ GROUPS = {
                 ),
             ),
         },
-    ),
-    "publish": Group(
-        "Publish semantic IDs that stay.",
-        (Command(align_refit, "Renumber the codes of a refit, so that items keep their tokens"),),
     ),
 }
 

@@ -44,7 +44,9 @@ def align(
     Renumber the codewords of a refit so that items keep as many of their tokens as possible: one permutation for each
     token, or for each parent where codebooks are private to parents, by an exact assignment on the items. The result is
     the refit with other numbers and nothing else. Printed is the share of items with another token, and with another
-    prefix, before and after, beside the least that any renumbering leaves.
+    prefix, before and after, beside the least that any renumbering leaves. The refit is an ordinary one:
+
+    sidkit fit items.parquet -o refit/ --seed 1
     """
     from dataclasses import replace
 
