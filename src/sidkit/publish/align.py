@@ -28,14 +28,14 @@ from .churn import churn
 from .matching import best_permutation, common_items
 from .renumber import BitMap, CodeMap, ParentMap, Renumbering, TokenMap, renumbered
 
-__all__ = ["Alignment", "align_tokenizer"]
+__all__ = ["AlignedRefit", "align_tokenizer"]
 
 Integers = NDArray[np.int64]
 MOST_BITS = 6  # of a token for which all ways to turn its bits are tried: 46,080
 
 
 @dataclass(frozen=True, eq=False)
-class Alignment:
+class AlignedRefit:
     """A tokenizer with aligned codes, how they were renumbered, and how many tokens changed, ready for JSON."""
 
     fitted: FittedTokenizer
@@ -43,7 +43,7 @@ class Alignment:
     facts: dict[str, Any]
 
 
-def align_tokenizer(old_codes: Any, new: FittedTokenizer, X: Any, device: str = "auto") -> Alignment:
+def align_tokenizer(old_codes: Any, new: FittedTokenizer, X: Any, device: str = "auto") -> AlignedRefit:
     """The refit `new` with its codes renumbered so that rows X keep as many of the tokens old_codes as possible.
 
     old_codes: (n, tokens), of the same rows under the old tokenizer, or as they were published.
@@ -70,7 +70,7 @@ def align_tokenizer(old_codes: Any, new: FittedTokenizer, X: Any, device: str = 
         "fixed_code_0": sorted(token + 1 for token in fixed),
         **churn(old, codes, wanted, new),
     }
-    return Alignment(fitted, renumbering, facts)
+    return AlignedRefit(fitted, renumbering, facts)
 
 
 def _token_maps(old: NDArray[Any], codes: NDArray[Any], new: FittedTokenizer, fixed: set[int]) -> tuple[TokenMap, ...]:
