@@ -93,7 +93,7 @@ GROUPS = {
         ),
     ),
     "publish": Group(
-        "Publish semantic IDs that stay: an item keeps its ID, and no other item ever gets it.",
+        "Publish semantic IDs that stay with their items.",
         (
             Command(init, "Make a registry of published semantic IDs", WithRegistry),
             Command(append, "Publish items: new ones get an ID, known ones keep theirs", WithRegistry),
