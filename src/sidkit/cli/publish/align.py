@@ -39,7 +39,7 @@ def align(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """sidkit publish align tok/ refit/ items.parquet -o aligned/
+    """sidkit publish align tok/ refit/ items.parquet -o next/
 
     Renumber the codewords of a refit so that items keep as many of their tokens as possible: one permutation for each
     token, or for each parent where codebooks are private to parents, by an exact assignment on the items. The result is
