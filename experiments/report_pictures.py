@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 import sidkit
 from sidkit.data.embeddings import open_embeddings
 from sidkit.report.centroids import joint_map
-from sidkit.report.draw.chart import Figure, Panel
+from sidkit.report.draw.chart import Panel
+from sidkit.report.draw.figure import Figure
 from sidkit.report.draw.plots import write_figures
 from sidkit.report.evidence import Evidence, gather
 from sidkit.report.figures import map_panels

@@ -16,7 +16,8 @@ from sidkit.errors import InputError, MissingExtraError, SpecError
 from sidkit.measure.neighbours import neighbour_agreement
 from sidkit.report.centroids import MOST, joint_map
 from sidkit.report.draw.axes import whisker_ends
-from sidkit.report.draw.chart import Figure, Panel, Series
+from sidkit.report.draw.chart import Panel, Series
+from sidkit.report.draw.figure import Figure
 from sidkit.report.draw.layout import height_of, lay_out
 from sidkit.report.draw.marks import WIDTH, Dots, Label, Polyline, Rect, number_text, text_width
 from sidkit.report.draw.plots import write_figures

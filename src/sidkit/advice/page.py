@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from ..report.draw.chart import GUIDE, Figure, Panel, Series
+from ..report.draw.chart import GUIDE, Panel, Series
+from ..report.draw.figure import Figure
 from ..report.html import figure_section, look_for, page, section, table, verdict_box
 from ..sids.metrics import METRICS
 from .candidates import CLOSE, Advice, Candidate, CountedNdcg, Target

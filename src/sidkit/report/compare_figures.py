@@ -12,7 +12,8 @@ from ..sids.metrics import METRICS, Metric
 from .centroids import joint_map
 from .comparison import COUNTED, Comparison
 from .contenders import Contender
-from .draw.chart import Figure, Panel, Series
+from .draw.chart import Panel, Series
+from .draw.figure import Figure
 from .figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from .words import LOOK_FOR, TITLES
 

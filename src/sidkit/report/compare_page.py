@@ -11,7 +11,7 @@ from ..sids.metrics import Metric
 from .comparison import Comparison
 from .contenders import Contender
 from .counted import PREDICTS
-from .draw.chart import Figure
+from .draw.figure import Figure
 from .evidence import assess
 from .html import chips, figure_section, findings_list, look_for, numbers_list, page, section, short, table
 from .lead import lead_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from typing import Any
 
@@ -12,16 +13,17 @@ import numpy as np
 from ..data.embeddings import Embeddings
 from ..data.items import match
 from ..data.sequences import Sequences
-from ..errors import InputError
+from ..errors import InputError, count_of
 from ..measure.carryover import carryover
 from ..measure.judge import judge
 from ..progress import Progress, Silent
+from ..sids.notebook import box, rows_table
 from ..sids.quality import quality
 from ..sids.table import SidTable
 from ..stages.level import FittedLevel
 from ..tokenizer.tokenizer import FittedTokenizer
 from .centroids import joint_map
-from .draw.chart import Figure
+from .draw.figure import Figure
 from .figures import Points, report_figures
 from .groups import collision_groups, prefix_tree
 from .verdict import verdict
@@ -38,6 +40,18 @@ class Evidence:
 
     facts: dict[str, Any]
     figures: list[Figure]
+
+    def __repr__(self) -> str:
+        return f"Evidence({self.facts['verdict']['headline']} {count_of(len(self.figures), 'figure')})"
+
+    def _repr_html_(self) -> str:
+        """The verdict and the figures, for a notebook; `report_page` is the page with all of it."""
+        verdict = self.facts["verdict"]
+        rows = [(finding["grade"], finding["text"]) for finding in verdict["findings"]]
+        facts = [f"{self.facts['items']:,} items", "-".join(map(str, self.facts["sizes"]))]
+        headline = f'<p style="font-size:1.15em;margin:.4em 0"><b>{escape(verdict["headline"])}</b></p>'
+        drawn = "".join(figure._repr_html_() for figure in self.figures)
+        return box("Report", facts, headline + rows_table(("grade", "finding"), rows) + drawn)
 
 
 def assess(table: SidTable, neighbours: Mapping[str, Any] | None = None) -> dict[str, Any]:

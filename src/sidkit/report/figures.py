@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sids.prefixes import prefix_numbers
-from .draw.chart import GUIDE, Figure, Panel, Series
+from .draw.chart import GUIDE, Panel, Series
+from .draw.figure import Figure
 from .judged_figures import judged_figures
 from .words import titled_figure
 

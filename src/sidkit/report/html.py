@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from .. import __version__
-from .draw.chart import Figure
+from .draw.figure import Figure
 from .draw.svg import COLOURS, panel_svg, tone_rules
 
 __all__ = [

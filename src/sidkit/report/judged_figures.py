@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..measure.ranking import CUTS, labels_at
-from .draw.chart import Figure, Panel, Series
+from .draw.chart import Panel, Series
+from .draw.figure import Figure
 from .words import COUNTING, LOOK_FOR, titled_figure
 
 __all__ = ["chance_panel", "judged_figures"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .draw.chart import Figure, Panel
+from .draw.chart import Panel
+from .draw.figure import Figure
 
 __all__ = ["COUNTING", "LOOK_FOR", "TITLES", "titled_figure"]
 

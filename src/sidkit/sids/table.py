@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from ..data.formats.vectors import is_list
 from ..data.ids import one_array, require_unique
-from ..errors import InputError, SpecError, need_package
+from ..errors import InputError, SpecError, count_of, need_package
 from ..files.address import Remote, locate, replacing
 from ..files.seal import BLANK_SEAL, seal
 from ..files.table_formats import table_writer
 from ..files.text_notes import is_text_table
+from .notebook import box, rows_table
 from .origin import ORIGIN, Origin
 from .prefixes import PrefixIndex
 from .read import read_codes
@@ -32,6 +33,7 @@ from .template import TEMPLATES, Template, read_sid, template_named
 __all__ = ["TEMPLATES", "SidTable", "Template", "code_matrix", "noted_sizes"]
 
 ROW_GROUP = 1 << 20  # rows written at once
+FIRST = 8  # rows that a notebook shows
 
 
 class SidTable:
@@ -65,6 +67,17 @@ class SidTable:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def __repr__(self) -> str:
+        return f"SidTable({count_of(len(self), 'item')}, sizes={self.sizes})"
+
+    def _repr_html_(self) -> str:
+        """The first rows, for a notebook."""
+        some = self._rows(0, FIRST, self.template).to_pydict()
+        rows = list(zip(some["item_id"], some["sid"], some["codes"], strict=True))
+        more = f"<div>and {len(self) - FIRST:,} more</div>" if len(self) > FIRST else ""
+        facts = [count_of(len(self), "item"), "-".join(map(str, self.sizes))]
+        return box("SidTable", facts, rows_table(("item_id", "sid", "codes"), rows, code=(0, 1, 2)) + more)
 
     def strings(self, template: Template | str | None = None) -> Any:
         """The SIDs as a pyarrow string array, in the table's own template or in another."""

@@ -25,6 +25,7 @@ from .chain import StageChain
 from .decode import decode_codes
 from .fingerprint import tokenizer_digest
 from .fitting import fit_stages
+from .show import fitted_html, fitted_line, spec_html, spec_line
 from .source_like_fit import ids_and_origin, source_like_fit
 from .spread import copied_if_slow, require_spreadable
 from .spread import spread as spread_rows
@@ -43,6 +44,12 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         require_stages(self.stages)
+
+    def __repr__(self) -> str:
+        return spec_line(self.name, self.stages)
+
+    def _repr_html_(self) -> str:
+        return spec_html(self.name, self.stages)
 
     def fit(
         self,
@@ -86,6 +93,12 @@ class FittedTokenizer:
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the fit, as saved in config.json
     roles: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)  # of a joint fit: role -> its rows
     columns: Mapping[str, Any] = field(default_factory=dict, repr=False)  # role -> the columns of its file, as `facts`
+
+    def __repr__(self) -> str:
+        return fitted_line(self)
+
+    def _repr_html_(self) -> str:
+        return fitted_html(self)
 
     @property
     def sizes(self) -> tuple[int, ...]:

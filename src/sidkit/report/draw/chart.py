@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["GUIDE", "Figure", "Panel", "Series"]
+__all__ = ["GUIDE", "Panel", "Series"]
 
 GUIDE = -1  # the tone of dashed lines for comparison
 
@@ -38,13 +38,3 @@ class Panel:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     values: bool = True  # whether values are written on bars
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Panels under one title, with the sentence on what to look for. `name` is its file name."""
-
-    name: str
-    title: str
-    look_for: str
-    panels: Sequence[Panel]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import SpecError, need
 from ...files.atomic import replace_file
-from .chart import Figure
+from .figure import Figure
 from .layout import height_of, lay_out
 from .marks import WIDTH, Dots, Label, Mark, Polyline, Rect
 from .svg import COLOURS, figure_svg

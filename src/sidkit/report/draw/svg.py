@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from ...files.ours import MADE_BY
-from .chart import Figure, Panel
+from .chart import Panel
 from .layout import height_of, lay_out
 from .marks import WIDTH, Dots, Label, Mark, Polyline, Rect
+
+if TYPE_CHECKING:
+    from .figure import Figure
 
 __all__ = ["COLOURS", "figure_svg", "panel_svg", "tone_rules"]
 
