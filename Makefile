@@ -28,8 +28,9 @@ $(VENV)/bin/uv:
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install -q uv
 
+# What the commands that the demo prints need.
 $(VENV)/core: $(VENV)/bin/uv pyproject.toml constraints.txt
-	$(UV) -e '.[explore]'
+	$(UV) -e '.[explore,retriever]'
 	touch $@
 
 $(VENV)/docs: $(VENV)/bin/uv pyproject.toml constraints.txt

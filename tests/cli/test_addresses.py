@@ -214,8 +214,14 @@ def test_a_password_is_not_printed():
 def test_every_command_that_the_demo_prints_runs(demo):
     output, folder = demo
     commands = re.findall(r"^  (sidkit .*)$", output.split("Next\n")[1], re.M)
-    assert len(commands) == 10
-    shorter = {"explore": "--check", "train": "--epochs 1 --beams 4", "compare": "--seeds x1 --map pca --sizes 32-16"}
+    assert len(commands) == 11
+    shorter = {
+        "explore": "--check",
+        "train": "--epochs 1 --beams 4",
+        "compare": "--seeds x1 --map pca --sizes 32-16",
+        "demo": "--items 600",
+        "report": "--map pca",
+    }
     for command in commands:
         _, name, *words = shlex.split(command)
         done = run(name, *words, *shorter.get(name, "").split(), cwd=folder)

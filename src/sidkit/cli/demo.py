@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import SpecError
 from .options import Force
 from .outputs import require_folder
 from .parsing import require_seed
@@ -12,23 +13,31 @@ from .parsing import require_seed
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write everything to")] = Path("sidkit-demo"),
-    items: Annotated[int, typer.Option("--items", help="Number of products")] = 20_000,
+    items: Annotated[
+        int | None, typer.Option("--items", help="Number of products [default: 10,000; 20,000 with --crowded]")
+    ] = None,
+    crowded: Annotated[
+        bool, typer.Option("--crowded", help="A shop whose items share SIDs: what a bad verdict looks like")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Another seed makes another shop")] = 0,
     force: Force = False,
 ) -> None:
     """sidkit demo
 
-    Simulates a shop catalogue, embeds its titles, fits PRQ-KMeans, encodes, and shows what the semantic IDs mean.
-    Writes a folder that the other commands can use.
+    Simulates a shop catalogue, embeds its titles, fits PRQ-KMeans, encodes with --spread, and shows what the semantic
+    IDs mean. Writes a folder that the other commands can use. With --crowded the shop is twice as large and its items
+    are not spread, so that most of them share a SID.
     """
-    from ..demo.build import run_demo
+    from ..demo.build import CROWD, ITEMS, run_demo
     from ..files.ours import claim, require_own_folder
     from .print_demo import print_demo
     from .terminal import Terminal
 
     require_seed(seed)
+    if items is not None and items < 1:
+        raise SpecError(f"--items must be at least 1, not {items}")
     require_folder(output, lambda folder: require_own_folder(folder, "demo"), force)
     claim(output)
     with Terminal() as progress:
-        made = run_demo(output, items, seed, progress)
+        made = run_demo(output, items or (CROWD if crowded else ITEMS), seed, progress, crowded)
     print_demo(made)

@@ -5,29 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from ..data.embeddings import open_embeddings
+from ..data.inputs import as_rows
+from ..data.sequences import Sequences, read_sequences
 from ..embed.text import embed_texts
 from ..embed.word_counts import WordCounts
 from ..errors import SpecError
 from ..files.atomic import replace_file
+from ..measure.counting import counted_by_token
 from ..progress import Progress
 from ..report.evidence import gather
 from ..report.groups import largest_branches, typical_prefixes
 from ..report.page import report_page
 from ..search.grammar.catalogue import catalogue
 from ..sids.origin import Origin
+from ..sids.quality import quality
 from ..sids.table import SidTable
+from ..tokenizer.fingerprint import DIGEST_ROWS, embeddings_digest, spaced_rows
 from ..tokenizer.recipes import prq_kmeans
+from ..tokenizer.spread import spread
 from .visits import visits
 
-__all__ = ["Branch", "Demo", "Prefix", "run_demo"]
+__all__ = ["CROWD", "ITEMS", "Branch", "Demo", "Prefix", "Spread", "run_demo"]
 
 DIMENSIONS = 128
 SIZES = (256, 256, 256)
+ITEMS, CROWD = 10_000, 20_000  # of the shop, and of a shop that is too large for its codes
 PREFIXES, BRANCHES, EXAMPLES = 3, 4, 2  # of the tree, to be shown
+VISIT = 3  # items of a visitor, to recommend after
 
 
 class Branch(NamedTuple):
@@ -48,45 +58,74 @@ class Prefix(NamedTuple):
     branches: list[Branch]
 
 
+class Spread(NamedTuple):
+    """What spreading the items did: those that share a SID / items, and counted NDCG@20, each before and after."""
+
+    sharing: tuple[float, float]
+    counted: tuple[float, float]
+
+
 class Demo(NamedTuple):
-    """The results of the demo: a folder of files, the table, the facts of its report, and a part of the tree."""
+    """The results of the demo: a folder of files, the table, the facts of its report, and a part of the tree.
+
+    visit: what a visitor looked at first. spread: None for a crowded shop, whose items are not spread.
+    """
 
     output: Path
     table: SidTable
     facts: dict[str, Any]
     prefixes: list[Prefix]
+    visit: list[str]
+    spread: Spread | None = None
 
 
-def run_demo(output: Path, items: int, seed: int, progress: Progress) -> Demo:
-    """Make everything and write it to a folder."""
+def run_demo(output: Path, items: int, seed: int, progress: Progress, crowded: bool = False) -> Demo:
+    """Make everything and write it to a folder. crowded: leave items on the SIDs that they share."""
     if items < max(SIZES):
         raise SpecError(f"the demo needs at least {max(SIZES)} items, not {items}")
+    shop, X = _shop(output, items, seed, progress)
+    titles = shop.column("title").to_pylist()
+    fitted = prq_kmeans(SIZES).fit(X, seed=seed, progress=progress)
+    fitted.save(output / "tok")
+    nearest = fitted.encode(X, progress=progress)
+    codes = nearest if crowded else spread(fitted, X, nearest, progress)
+    source = open_embeddings(output / "items.parquet")
+    digest = embeddings_digest(spaced_rows(as_rows(X, "cpu"), DIGEST_ROWS), X.shape)
+    origin = Origin("item_id", str(output / "tok"), fitted.digest, str(output / "items.parquet"), digest)
+    table = SidTable(shop.column("item_id"), codes, fitted.sizes, origin=origin)
+    table.to_parquet(output / "sids.parquet")
+    sequences = read_sequences(output / "sequences.parquet", table.ids)
+    evidence = gather(table, fitted, source, titles, sequences, shop.column("category").to_pylist(), progress=progress)
+    with replace_file(output / "report.html") as temporary:
+        temporary.write_text(report_page(evidence, f"A simulated shop of {items:,} products"), encoding="utf-8")
+    counts = WordCounts(titles)
+    prefixes = [_prefix(table, counts, titles, code) for code in typical_prefixes(table, PREFIXES)]
+    did = None if crowded else _spread(nearest, evidence.facts, sequences)
+    visit = table.ids.take(sequences.rows[sequences.starts[0] :][:VISIT]).to_pylist()
+    return Demo(output, table, evidence.facts, prefixes, visit, did)
+
+
+def _shop(output: Path, items: int, seed: int, progress: Progress) -> tuple[Any, NDArray[np.float32]]:
+    """The catalogue, its vectors and its visitors, written to files; the first two."""
     progress.start("catalogue", items)
     shop = catalogue(items, seed)
     progress.advance(items)
     progress.start("embed", items)
-    titles = shop.column("title").to_pylist()
-    X = embed_texts(titles, DIMENSIONS, seed)
+    X = embed_texts(shop.column("title").to_pylist(), DIMENSIONS, seed)
     progress.advance(items)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
     with replace_file(output / "items.parquet") as temporary:
         pq.write_table(shop.append_column("embedding", vectors), temporary, compression="zstd")
     with replace_file(output / "sequences.parquet") as temporary:
         pq.write_table(visits(shop, seed=seed), temporary, compression="zstd")
-    fitted = prq_kmeans(SIZES).fit(X, seed=seed, progress=progress)
-    fitted.save(output / "tok")
-    origin = Origin("item_id", str(output / "tok"), fitted.digest)
-    table = SidTable(shop.column("item_id"), fitted.encode(X, progress=progress), fitted.sizes, origin=origin)
-    table.to_parquet(output / "sids.parquet")
-    evidence = gather(
-        table, fitted, open_embeddings(output / "items.parquet"), titles,
-        categories=shop.column("category").to_pylist(), progress=progress,
-    )  # fmt: skip
-    with replace_file(output / "report.html") as temporary:
-        temporary.write_text(report_page(evidence, f"A simulated shop of {items:,} products"), encoding="utf-8")
-    counts = WordCounts(titles)
-    prefixes = [_prefix(table, counts, titles, code) for code in typical_prefixes(table, PREFIXES)]
-    return Demo(output, table, evidence.facts, prefixes)
+    return shop, X
+
+
+def _spread(nearest: NDArray[np.int32], facts: dict[str, Any], sequences: Sequences) -> Spread:
+    before = quality(nearest, SIZES)["collision_per_item"]
+    counted = counted_by_token(nearest, SIZES, sequences)["ndcg@20"]
+    after = facts["counting"]["by_first_token"]["ndcg@20"]
+    return Spread((before, facts["collision_per_item"]), (counted, after))
 
 
 def _prefix(table: SidTable, counts: WordCounts, titles: list[str], code: int) -> Prefix:
