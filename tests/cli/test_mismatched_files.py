@@ -60,7 +60,7 @@ def test_a_tokenizer_that_did_not_make_the_sids_is_refused(shop):
         (("explore", "sids.parquet", "--check", "--tokenizer", "tok-b"), True),
         (("train", "sids.parquet", "sequences.parquet", "-o", "run", *small, "--tokenizer", "tok-b"), False),
     ):
-        assert sidkit(*words, check=1, cwd=shop) == f"{message}insist with --force\n"
+        assert sidkit(*words, check=1, cwd=shop) == f"{message}use --force\n"
         if insist:
             sidkit(*words, "--force", cwd=shop)
         sidkit(*(word.replace("tok-b", "tok") for word in words), cwd=shop)

@@ -120,7 +120,7 @@ def test_queries_are_embedded_by_the_items_encoder_and_can_be_piped(tmp_path):
     expected = encoder.load(tmp_path / "e.encoder").embed(["red shoe", "oak lamp"])
     np.testing.assert_allclose([line["embedding"] for line in lines], expected, rtol=1e-6)
     unknown = run(tmp_path, "--query", "zzz", "--encoder", "e.encoder")
-    assert (unknown.returncode, "knows nothing of 'zzz'" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "knows no word of 'zzz'" in unknown.stderr) == (1, True)
 
 
 def test_items_without_text_are_counted_and_left_zero(tmp_path):

@@ -101,7 +101,7 @@ def test_damage_is_an_error_that_says_what_to_do(tmp_path, name, content, messag
     (tmp_path / "k" / name).unlink()
     if content is not None:
         (tmp_path / "k" / name).write_bytes(content)
-    with pytest.raises(StoreError, match=f"{message}.*remove it to start afresh"):
+    with pytest.raises(StoreError, match=f"{message}.*remove it to start again"):
         checkpoint.load("k")
 
 

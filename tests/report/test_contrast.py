@@ -186,7 +186,7 @@ class TestCommands:
         for one in result.values():
             assert one["items"] == one["items_per_level"][0] > 0
             assert "tent" in one["words"]
-        assert "knows nothing of 'zzzz'" in sidkit("case", "query", "zzzz", *arguments[3:], check=1)
+        assert "knows no word of 'zzzz'" in sidkit("case", "query", "zzzz", *arguments[3:], check=1)
         assert "no such encoder folder" in sidkit(*arguments, "--encoder", shop / "none", check=1)
 
     def test_compare_writes_a_page_beside_its_runs_and_takes_fitted_tokenizers(self, shop, tmp_path):

@@ -215,7 +215,7 @@ class TestErrors:
         (tmp_path / "letter.txt").write_text("dear")
         with pytest.raises(StoreError, match="other files"):
             train(table, sequences, tmp_path, LEARNS, device="cpu")
-        with pytest.raises(StoreError, match=r"no trained retriever: no retriever\.json in it$"):
+        with pytest.raises(StoreError, match=r"not a trained retriever: it has no retriever\.json$"):
             Retriever.load(tmp_path)
         (tmp_path / "run.unfinished").mkdir()
         with pytest.raises(StoreError, match=r"run\.unfinished can be trained on with resume=True"):

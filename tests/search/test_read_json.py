@@ -52,7 +52,7 @@ def test_fields_that_a_line_lacks_are_null(tmp_path):
     ("line", "reason"),
     [
         ('{"id": 7,', "is not JSON: "),
-        ("[1, 2]", r"is no JSON object but \[1, 2\]"),
+        ("[1, 2]", r"is not a JSON object but \[1, 2\]"),
         ('{"id": "seven", "name": "x"}', "has \"seven\" for 'id', which must be int64"),
         ('{"id": 7, "name": "x", "parts": ["a"]}', r"has \[\"a\"\] for 'parts', which must be list"),
         ('{"id": 7, "name": "\\ud800"}', "has .* for 'name', which must be string"),

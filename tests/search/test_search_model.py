@@ -174,7 +174,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file(run, tmp_path, name):
 
 
 def test_what_is_no_model(run, tmp_path):
-    with pytest.raises(StoreError, match=r"no trained search model: no search\.json"):
+    with pytest.raises(StoreError, match=r"not a trained search model: it has no search\.json"):
         SearchModel.load(tmp_path)
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(StoreError, match="holds other files"):
@@ -205,7 +205,7 @@ def test_bad_requests(run):
     model = SearchModel.load(run, "cpu")
     with pytest.raises(InputError, match="an empty query has no answer"):
         model.ask([Request("  ")])
-    with pytest.raises(InputError, match="'nothing', which is no item"):
+    with pytest.raises(InputError, match="'nothing', which is not an item"):
         model.ask([Request("mug", ("nothing",))])
 
 

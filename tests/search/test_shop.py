@@ -131,7 +131,7 @@ def test_ids_can_be_integers(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda shop: shutil.rmtree(shop), "is no shop: it has no shop.json; make shops with"),
+        (lambda shop: shutil.rmtree(shop), "is not a shop: it has no shop.json; make shops with"),
         (lambda shop: (shop / "shop.json").write_text("{"), "cannot read .*shop.json"),
         (lambda shop: (shop / "shop.json").write_text('{"format": "x"}'), "is not of the format sidkit-shop"),
         (lambda shop: set_fact(shop, "version", 9), "has version 9; this sidkit reads version 1"),

@@ -106,5 +106,5 @@ def _print_queries(folder: Path, queries: list[str]) -> None:
     rows = load(folder).embed(queries, query=True)
     for query, row in zip(queries, rows, strict=True):
         if not row.any():
-            raise InputError(f"the encoder {folder} knows nothing of {query!r}")
+            raise InputError(f"the encoder {folder} knows no word of {query!r}")
         print(json.dumps({"item_id": query, "embedding": row.tolist()}, ensure_ascii=False))

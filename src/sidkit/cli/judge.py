@@ -68,7 +68,7 @@ def judge(
     if held_out and sequences is None:
         raise SpecError("--held-out is about steps of --sequences; give them too")
     if not separator:
-        raise SpecError("--separator cannot be empty; where categories are no paths, leave it out")
+        raise SpecError("--separator cannot be empty; where categories are not paths, leave it out")
     require_seed(seed)
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     table, notes = SidTable.from_parquet(sids), ColumnNotes()

@@ -203,7 +203,7 @@ def counts_of(source: Any, column: str) -> NDArray[np.int64]:
 
 def _column(path: Location, name: str) -> Any:
     if not is_table(path):
-        raise InputError(f"repeats come from a column of a Parquet file; {path} is none")
+        raise InputError(f"repeats come from a column of a Parquet file; {path} is not one")
     with readable(path):
         names = pq.read_schema(for_arrow(path)).names
     if name not in names:

@@ -171,7 +171,7 @@ def vectors_of(path: str | Path, ids: Any, d: int) -> tuple[Vectors, dict[str, A
         raise InputError(f"{path} was not written by `sidkit blend`") from None
     known = open_embeddings(path)
     if known.shape[1] != before + k or before < 1 or k < 1:
-        raise InputError(f"{path} is noted to hold {before} + {k} dimensions and has {known.shape[1]}")
+        raise InputError(f"{path} should have {before} + {k} dimensions by its metadata, but has {known.shape[1]}")
     if before != d:
         raise InputError(f"the embeddings have {d} dimensions, those in {path} had {before}")
     rows = match(ids, known.ids)

@@ -99,7 +99,7 @@ def _answers(pages: Pages) -> dict[str, Callable[[Any], Any]]:
 def _prefix(query: Any) -> tuple[int, ...]:
     text = str(query.get("p", ""))
     if not PREFIX.fullmatch(text):
-        raise Missing(f"{text[:100]!r} is no prefix; write the codes as 12-3-77")
+        raise Missing(f"{text[:100]!r} is not a prefix; write the codes as 12-3-77")
     return tuple(int(code) for code in text.split("-")) if text else ()
 
 
@@ -107,7 +107,7 @@ def _number(query: Any) -> int:
     """The page number, from 0; addresses count from 1."""
     text = str(query.get("page", "1"))
     if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
-        raise Missing(f"{text[:100]!r} is no page")
+        raise Missing(f"{text[:100]!r} is not a page number")
     return int(text) - 1
 
 

@@ -26,7 +26,7 @@ __all__ = ["Checkpoint", "State"]
 STATE = FolderFormat(
     "sidkit-checkpoint",
     "checkpoint",
-    "remove it to start afresh",
+    "remove it to start again",
     {"identity": str, "facts": dict},
     "state.json",
     "state.safetensors",
@@ -73,7 +73,7 @@ class Checkpoint:
         if state["identity"] != self.identity:
             raise StoreError(
                 f"the checkpoint {folder} is of another fit (its spec, seed or data differ); name another folder, "
-                "or remove it to start afresh"
+                "or remove it to start again"
             )
         return arrays, state["facts"]
 

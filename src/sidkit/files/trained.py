@@ -65,7 +65,7 @@ class TrainedFolder:
         """The facts of a folder whose files are all as they were written."""
         for name in (self.facts, WEIGHTS, *self.files):
             if not (folder / name).is_file():
-                raise StoreError(f"{folder} is no trained {self.noun}: no {name} in it{self._hint(folder)}")
+                raise StoreError(f"{folder} is not a trained {self.noun}: it has no {name}{self._hint(folder)}")
             file_inside(folder, name, self.advice)
         checked = self.digests or (folder / MANIFEST).exists()
         if checked:

@@ -25,7 +25,7 @@ def require_made_by(origin: Origin, sids: Any, fitted: FittedTokenizer, tokenize
     if origin.tokenizer_digest and origin.tokenizer_digest != fitted.digest:
         raise InputError(
             f"{sids} was made by the tokenizer {origin.tokenizer} ({origin.tokenizer_digest}), not by {tokenizer} "
-            f"({fitted.digest}); give that one, or insist with --force"
+            f"({fitted.digest}); give that one, or use --force"
         )
 
 
@@ -38,7 +38,7 @@ def require_fitted_on(fitted: FittedTokenizer, tokenizer: Any, source: Source, e
     if facts["data_fingerprint"] != ours:
         raise InputError(
             f"{tokenizer} was fitted on other embeddings ({facts['data_fingerprint'][:16]}) than {embeddings} "
-            f"({ours[:16]}); give those, or insist with --force"
+            f"({ours[:16]}); give those, or use --force"
         )
 
 
@@ -69,5 +69,5 @@ def require_started_by(folder: Path, fitted: FittedTokenizer, tokenizer: Any) ->
     if digest != fitted.digest:
         raise InputError(
             f"{folder} was started with the tokenizer {name} ({digest}), not with {tokenizer} ({fitted.digest}); "
-            "resume with that one, or start afresh with --force"
+            "resume with that one, or start again with --force"
         )

@@ -88,7 +88,7 @@ def read_parts(folder: Path) -> StoredTokenizer:
     config, arrays = FORMAT.read(folder)
     file = folder / FORMAT.config
     if config["dtype"] not in ("float32", "float64") or not 1 <= config["d"] <= 1 << 20:
-        raise StoreError(f"{file}: dtype {config['dtype']!r} and d {config['d']} make no tokenizer")
+        raise StoreError(f"{file}: dtype {config['dtype']!r} and d {config['d']} do not make a tokenizer")
     try:
         spec = from_plain(config["stages"], "stages")
         stages = _restore(spec, arrays, config["d"])

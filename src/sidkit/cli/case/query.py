@@ -60,7 +60,7 @@ def query(
     source = vectors_from(embeddings, id_column, column, notes, items)
     vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
     if not vector.any():
-        raise InputError(f"the items' encoder knows nothing of {query!r}; try other words")
+        raise InputError(f"the items' encoder knows no word of {query!r}; try other words")
     if alignment is not None:
         vector = Alignment.load(alignment).queries(vector, [query])
     if vector.shape[1] != source.shape[1]:

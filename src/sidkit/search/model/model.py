@@ -155,7 +155,7 @@ class SearchModel:
         rows = [self.parts.table.row_of(item) for item in history]
         unknown = [item for item, row in zip(history, rows, strict=True) if row is None]
         if unknown:
-            raise InputError(f"the history names {unknown[0]!r}, which is no item of this model")
+            raise InputError(f"the history names {unknown[0]!r}, which is not an item of this model")
         return np.array(rows, np.int64)
 
     def _beams(self, inputs: Filled, beams: int, report: Progress) -> tuple[Integers, NDArray[np.float32]]:

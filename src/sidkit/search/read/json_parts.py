@@ -161,9 +161,9 @@ def _parsed_slowly(data: bytes, fields: Any, line: int) -> tuple[Any, list[BadLi
 
 
 def _mismatch(row: Any, fields: Any) -> str:
-    """Why a JSON value is no row, or nothing."""
+    """Why a JSON value is not a row, or nothing."""
     if not isinstance(row, dict):
-        return f"is no JSON object but {json.dumps(row)[:60]}"
+        return f"is not a JSON object but {json.dumps(row)[:60]}"
     for field in fields:
         try:
             pa.array([row.get(field.name)], field.type)

@@ -56,12 +56,12 @@ class QueryTexts:
         return normalise(self._texts.take(pa.array(rows, mask=rows < 0)))
 
     def bad(self, texts: Any) -> dict[str, Any]:
-        """reason -> which of the texts are no queries."""
+        """reason -> which of the texts are not queries."""
         return bad_queries(texts, None if self.name is None else f"have a query that {self.name} does not have")
 
 
 def bad_queries(texts: Any, missing: str | None = None) -> dict[str, Any]:
-    """reason -> which of the texts, in one form, are no queries; missing: why there is no text."""
+    """reason -> which of the texts, in one form, are not queries; missing: why there is no text."""
     blank = pc.fill_null(pc.equal(texts, ""), False)
     return {missing or "have no query": pc.is_null(texts), "have a query of blanks alone": blank}
 

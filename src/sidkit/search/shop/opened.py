@@ -113,7 +113,7 @@ class Shop:
 def _facts(folder: Path) -> dict[str, Any]:
     path = folder / FACTS
     if not path.is_file():
-        raise InputError(f"{folder} is no shop: it has no {FACTS}; {ADVICE}")
+        raise InputError(f"{folder} is not a shop: it has no {FACTS}; {ADVICE}")
     with readable(path):
         facts = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
