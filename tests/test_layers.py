@@ -30,6 +30,7 @@ LAYERS = (
     "retriever",
     "search",
     "publish",
+    "export",
     "serve",
     "demo",
     "cli",
@@ -176,7 +177,9 @@ def test_a_command_is_in_the_file_of_its_name():
         for name, group in groups.items():
             yield from homes(group.commands, group.groups, [*path, name])
 
-    wrong = [(module, expected) for module, expected in homes(COMMANDS, GROUPS, []) if module != expected]
+    wrong = [
+        (module, expected) for module, expected in homes(COMMANDS, GROUPS, []) if module.rstrip("_") != expected
+    ]  # import_.py
     assert wrong == []
 
 

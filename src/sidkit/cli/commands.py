@@ -17,7 +17,9 @@ from .embed import embed
 from .encode import encode
 from .evaluate import evaluate
 from .explore import explore
+from .export import export
 from .fit import fit
+from .import_ import import_
 from .judge import judge
 from .lookup import lookup
 from .publish.align import align as align_refit
@@ -80,6 +82,8 @@ COMMANDS = (
     Command(compare, "Compare tokenizers over several seeds"),
     Command(train, "Train a generative recommender on semantic IDs"),
     Command(evaluate, "Evaluate a trained recommender"),
+    Command(export, "Export semantic IDs to the formats of other programs"),
+    Command(import_, "Import semantic IDs that someone else made"),
     Command(recommend, "Recommend items by a trained recommender"),
     Command(trie, "Write a catalogue of semantic IDs for constrained decoding"),
     Command(serve, "Serve semantic IDs over HTTP"),

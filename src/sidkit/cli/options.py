@@ -123,7 +123,11 @@ MapBy = Annotated[
     str, typer.Option("--map", help="How centroids are mapped: tsne, pca, or auto: t-SNE if scikit-learn is installed")
 ]
 TemplateOption = Annotated[
-    str, typer.Option("--template", help="letters, lc-rec, openonerec, plain, or a token such as '<{letter}_{code}>'")
+    str,
+    typer.Option(
+        "--template",
+        help="letters, lc-rec, openonerec, recboard, rectokens, plain, or a token such as '<{letter}_{code}>'",
+    ),
 ]
 Form = Annotated[str, typer.Option("--format", help="table, json, markdown or latex")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]

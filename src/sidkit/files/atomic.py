@@ -15,7 +15,7 @@ import platform
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -38,20 +38,23 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replace_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder to fill; it becomes `path` on success. Other files of an existing folder stay."""
+def replace_folder(path: Path, drop: Collection[str] = ()) -> Iterator[Path]:
+    """A temporary folder to fill; it becomes `path` on success. Other files of an existing folder stay.
+
+    drop: the names of files and folders in it that do not.
+    """
     path = path.resolve()  # the target of a link
     with _neighbour(path) as temporary:
         temporary.mkdir()
         yield temporary
-        for file in temporary.iterdir():
+        for file in temporary.rglob("*"):
             _flush(file)
         if not path.exists():
             _flush(temporary)
             os.rename(temporary, path)
         else:
             for old in path.iterdir():
-                if not (temporary / old.name).exists():
+                if old.name not in drop and not (temporary / old.name).exists():
                     _link(old, temporary / old.name)
             _flush(temporary)
             _exchange(temporary, path)

@@ -21,7 +21,7 @@ NUMBERS = re.compile(rf"[\[(]?\s*{CODE}(?:(?:\s*[-,]\s*|\s+){CODE})*\s*[\])]?") 
 class Template:
     """How a SID is written: `begin`, one `token` per level joined by `between`, `end`.
 
-    In a token {letter} is a, b, c … by level, {level} the level from 1, {code} the code.
+    In a token {letter} is a, b, c … by level, {level} the level from 1, {level0} the level from 0, {code} the code.
     """
 
     token: str = "<{letter}_{code}>"
@@ -32,7 +32,8 @@ class Template:
     def __post_init__(self) -> None:
         if self.token.count("{code}") != 1 or re.search(r"[{}]", self._fill(self.token, 0, "")):
             raise SpecError(
-                f"template {self.token!r} must hold {{code}} once, and beside it only {{letter}} and {{level}}"
+                f"template {self.token!r} must hold {{code}} once, and beside it only {{letter}}, {{level}} (from 1) "
+                "and {level0} (from 0)"
             )
         before, after = self._around(1)
         if not re.match("[^0-9]", after + self.between + before):
@@ -92,7 +93,8 @@ class Template:
     @staticmethod
     def _fill(token: str, level: int, code: str) -> str:
         letter = chr(ord("a") + level) if level < 26 else f"z{level}"
-        return token.replace("{letter}", letter).replace("{level}", str(level + 1)).replace("{code}", code)
+        token = token.replace("{letter}", letter).replace("{level}", str(level + 1))
+        return token.replace("{level0}", str(level)).replace("{code}", code)
 
 
 TEMPLATES = {
@@ -100,6 +102,8 @@ TEMPLATES = {
     "lc-rec": Template(),
     "openonerec": Template("<s_{letter}_{code}>", begin="<|sid_begin|>", end="<|sid_end|>"),
     "plain": Template("{code}", between="-"),
+    "recboard": Template("<sid_{level0}_{code}>", between=" ", begin="<SID> ", end=" </SID>"),
+    "rectokens": Template("<item_L{level0}_C{code}>", begin="<|item_start|>", end="<|item_end|>"),
 }
 
 

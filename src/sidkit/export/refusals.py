@@ -1,0 +1,100 @@
+"""What a format cannot hold, checked before the first byte. Every message says why, and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..errors import InputError, SpecError
+from ..sids.prefixes import prefix_numbers
+from ..sids.table import SidTable
+
+__all__ = [
+    "item_numbers",
+    "require_levels",
+    "require_name",
+    "require_one_size",
+    "require_path",
+    "require_product",
+    "shares_of",
+    "slots",
+]
+
+
+def require_levels(sizes: Sequence[int], levels: int, reader: str, why: str) -> None:
+    """An error unless SIDs have this many levels."""
+    if len(sizes) != levels:
+        raise InputError(f"{reader} reads SIDs of {levels} levels, and these have {len(sizes)}: {why}")
+
+
+def require_one_size(sizes: Sequence[int], reader: str) -> int:
+    """The size that all levels have, or an error."""
+    if len(set(sizes)) != 1:
+        raise InputError(
+            f"{reader} knows one codebook size for all levels, and these are {'-'.join(map(str, sizes))}; its numbers "
+            "would mean other codes. Fit with equal sizes, or export to a target that takes several"
+        )
+    return sizes[0]
+
+
+def require_product(sizes: Sequence[int], reader: str) -> None:
+    """An error if the mixed-radix number of a SID does not fit an int64."""
+    total = 1
+    for size in sizes:
+        total *= int(size)
+    if total > 2**63 - 1:
+        raise InputError(f"{reader} numbers SIDs in 64 bits, and {'-'.join(map(str, sizes))} has more of them")
+
+
+def item_numbers(table: SidTable, reader: str) -> NDArray[np.int64]:
+    """The ids as int64, or an error if they are no integers."""
+    if not pa.types.is_integer(table.ids.type):
+        raise InputError(
+            f"{reader} knows items by integers, and these ids are {table.ids.type} (the first is "
+            f"{table.ids[0].as_py()!r}); number your items, or export to a target that takes any id"
+        )
+    if pc.max(table.ids).as_py() > 2**63 - 1:
+        raise InputError(f"{reader} stores ids in 64 bits with a sign, and {pc.max(table.ids).as_py()} does not fit")
+    return np.asarray(table.ids.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+
+
+def require_name(name: str, option: str) -> str:
+    """A name that is safe as the first part of file names."""
+    if not name or any(sign in name for sign in "./\\ \0"):
+        raise SpecError(f"--set {option} must be a name without dots, blanks and slashes, not {name!r}")
+    return name
+
+
+def slots(table: SidTable) -> NDArray[np.int64]:
+    """(items,) the number of earlier items with the same SID: 0 for the first one."""
+    numbers = prefix_numbers(table.codes, table.sizes)[-1]
+    order = np.argsort(numbers, kind="stable")
+    begins = np.r_[True, np.diff(numbers[order]) != 0]
+    starts = np.flatnonzero(begins)
+    place = np.arange(len(order)) - starts[np.cumsum(begins) - 1]
+    out = np.empty(len(order), np.int64)
+    out[order] = place
+    return out
+
+
+def shares_of(table: SidTable) -> NDArray[np.int64]:
+    """(items,) how many items have the same SID."""
+    numbers = prefix_numbers(table.codes, table.sizes)[-1]
+    _, which, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    return np.asarray(counts[which.ravel()], np.int64)
+
+
+def require_path(value: Any, option: str) -> Path:
+    """An existing folder or file that an option names."""
+    if value is None:
+        raise SpecError(f"this target needs --set {option}=PATH")
+    path = Path(value)
+    if not path.exists():
+        raise InputError(f"no such file or folder: {path} (--set {option})")
+    return path

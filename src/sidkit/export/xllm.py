@@ -1,0 +1,42 @@
+"""xLLM's vocabulary file: records of 20 bytes, an int64 item id and three int32 vocabulary ids, little-endian."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InputError
+from .refusals import item_numbers, require_levels, shares_of
+from .streams import batches
+from .target import ExportJob, ExportOption, ExportTarget
+from .vocabulary import BASE, TEMPLATE, VOCABULARY, base_of, token_ids
+
+__all__ = ["RECORD", "TARGET"]
+
+RECORD = np.dtype([("item_id", "<i8"), ("tokens", "<i4", 3)])
+RETURNED = 50  # items of one SID that xLLM returns by default (each_conversion_threshold)
+FILE = ExportOption("file", str, "sid_vocab.bin", "the name of the file")
+
+
+def write(job: ExportJob, folder: Path) -> None:
+    table = job.table
+    require_levels(table.sizes, 3, "xLLM", "its records have room for three tokens")
+    numbers, base, name = item_numbers(table, "xLLM"), base_of(job), job.options["file"]
+    if Path(name).name != name or not name:
+        raise InputError(f"--set file must be the name of a file, not {name!r}")
+    with (folder / name).open("wb") as file:
+        for rows in batches(table, job.progress):
+            records = np.empty(len(rows.codes), RECORD)
+            records["item_id"] = numbers[rows.start : rows.start + len(rows.codes)]
+            records["tokens"] = token_ids(rows.codes, table.sizes, base)
+            file.write(records.tobytes())
+    job.note(f'put the file into the model folder, and "vocab_file": "{name}" into its tokenizer_config.json')
+    most = int(shares_of(table).max())
+    if most > RETURNED:
+        job.note(
+            f"{most:,} items share one SID; xLLM returns {RETURNED} of a SID unless each_conversion_threshold is set"
+        )
+
+
+TARGET = ExportTarget("xllm", "xLLM", "sid_vocab.bin", write, (BASE, VOCABULARY, TEMPLATE, FILE))
