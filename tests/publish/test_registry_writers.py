@@ -39,5 +39,5 @@ def test_eight_writers_give_every_item_one_id(address):
 def test_killed_writers_leave_whole_generations(address):
     found = counted("killed", address, "--kills", 10)
     assert found["kills"] == 10
-    assert found["acknowledged"] > 0
-    assert found["items"] > 0
+    assert found["acknowledged"] >= 10
+    assert found["items"] > 500

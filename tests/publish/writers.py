@@ -56,9 +56,8 @@ def forked(address, seed, appends):
         os._exit(status)
 
 
-def heard(pipe):
+def heard(pipe, text=b""):
     """The items of all complete lines, and the number of appends; a line that a kill cut short was not said."""
-    text = b""
     while part := os.read(pipe, 1 << 16):
         text += part
     os.close(pipe)
@@ -107,17 +106,26 @@ def together(address, writers, appends):
     )
 
 
-def killed(address, kills, longest):
-    """Writers one after the other, each killed at a random moment; the registry is checked after every kill."""
-    rng, acknowledged, lines = np.random.default_rng(0), set(), 0
+def killed(address, kills):
+    """Writers one after the other, each killed at a random moment; the registry is checked after every kill.
+
+    A writer lives for a random number of appends, and then for a random part of the time that two appends take.
+    """
+    rng, acknowledged, lines, usual = np.random.default_rng(0), set(), 0, 0.1
     found = check(address, acknowledged)
     for number in range(kills):
         child, pipe = forked(address, 1000 + number, None)
-        assert os.read(pipe, 3) == b"[]\n"  # as fast as the machine may be, the writer is at work
-        time.sleep(rng.uniform(0, longest))
+        text, begun, wanted = b"", time.monotonic(), int(rng.integers(1, 5))
+        while text.count(b"\n") < wanted:
+            part = os.read(pipe, 1 << 16)
+            assert part, "the writer ended by itself"
+            begun = begun if text else time.monotonic()
+            text += part
+        usual = max((time.monotonic() - begun) / (wanted - 1), 0.001) if wanted > 1 else usual
+        time.sleep(rng.uniform(0, 2 * usual))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        items, count = heard(pipe)
+        items, count = heard(pipe, text)
         acknowledged |= items
         lines += count
         found = check(address, acknowledged)
@@ -131,12 +139,11 @@ def main():
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--appends", type=int, default=6, help="of every writer")
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--longest", type=float, default=0.3, help="seconds that a writer lives, at most")
     given = parser.parse_args()
     if given.what == "together":
         result = together(given.address, given.writers, given.appends)
     else:
-        result = killed(given.address, given.kills, given.longest)
+        result = killed(given.address, given.kills)
     json.dump(result, sys.stdout)
     print()
 
