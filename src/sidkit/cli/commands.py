@@ -13,6 +13,7 @@ from .case.collisions import collisions
 from .case.query import query
 from .compare import compare
 from .demo import demo
+from .diff import diff
 from .embed import embed
 from .encode import encode
 from .evaluate import evaluate
@@ -74,6 +75,7 @@ COMMANDS = (
     Command(fit, "Fit a tokenizer to embeddings", WithRay),
     Command(encode, "Give embeddings their semantic IDs", WithRay),
     Command(resolve, "Decide what happens to items that share a semantic ID"),
+    Command(diff, "List what changed between two sets of semantic IDs"),
     Command(report, "Report how good semantic IDs are: a verdict and its figures"),
     Command(lookup, "Look up the semantic ID of an item, or the items of a semantic ID"),
     Command(explore, "Explore the tree of semantic IDs in a browser"),

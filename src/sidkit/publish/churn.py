@@ -7,25 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..sids.changed import changed_shares
 from ..sids.prefixes import prefix_numbers
 from .matching import best_permutation, common_items
 
 if TYPE_CHECKING:
     from ..tokenizer.tokenizer import FittedTokenizer
 
-__all__ = ["changed", "churn", "least_prefix_churn"]
-
-
-def changed(old: NDArray[Any], new: NDArray[Any]) -> dict[str, list[float]]:
-    """Per level, the share of items with another token, and with another prefix up to that level.
-
-    old, new: (n, levels), row by row the same items.
-    """
-    differs = old != new
-    return {
-        "tokens": differs.mean(axis=0).tolist(),
-        "prefixes": np.logical_or.accumulate(differs, axis=1).mean(axis=0).tolist(),
-    }
+__all__ = ["churn", "least_prefix_churn"]
 
 
 def churn(
@@ -42,7 +31,7 @@ def churn(
     figures = {
         f"{kind}_{when}": values
         for when, codes in (("before", before), ("after", after))
-        for kind, values in changed(old, codes).items()
+        for kind, values in changed_shares(old, codes).items()
     }
     figures["tokens_least"] = [
         _least_token_churn(old[:, token], before[:, : token + 1], private)

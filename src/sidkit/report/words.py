@@ -84,6 +84,17 @@ LOOK_FOR = _on_one_line(
         "levels": """
             the numbers behind the charts. Prefix utilisation falls with depth, because there are fewer items than
             possible prefixes; compare it with another tokenizer on the same data, not with 100%.""",
+        "kept": """
+            most items at "all". Items that keep only their first tokens moved within a branch; those that keep none are
+            somewhere else in the tree.""",
+        "changed_levels": """
+            prefixes with the same items as before. If there are many, but few items kept their prefix, the codes were
+            only renumbered: `sidkit publish align` puts the numbers back.""",
+        "splits": """
+            branches whose items are now under several. Parts of equal size are a real division; one large part and
+            crumbs are items at the edge.""",
+        "merges": """
+            branches whose items come from several, the other way round.""",
         "policy": """
             few moved items, and little added distortion: a moved item has another last token than its nearest, in units
             of what the last level minimises. Items that still share a SID found no free code under their prefix.""",
