@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from .draw.chart import Figure, Panel, Series
+from .draw.chart import Panel, Series
+from .draw.figure import Figure
 from .html import figure_section, look_for, numbers_list, page, section, table
 from .words import LOOK_FOR
 
