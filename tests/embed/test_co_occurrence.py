@@ -170,9 +170,11 @@ def test_what_judge_asks_for_is_not_looked_at_behind_unknown_items(tmp_path, rng
     start = [rng.choice(ids, 4, replace=False).tolist() for _ in range(60)]
     for name, ending in (("a", ["P0", "P1"]), ("b", ["P2", "X", "P3", "X", "X"])):
         pq.write_table(pa.table({"items": [[*one, *ending] for one in start]}), tmp_path / f"{name}.parquet")
-        done = run(tmp_path, "items.parquet", "--sequences", f"{name}.parquet", "--dimensions", 8, "-o", f"{name}.out")
+        done = run(
+            tmp_path, "items.parquet", "--sequences", f"{name}.parquet", "--dimensions", 8, "-o", f"{name}-out.parquet"
+        )
         assert done.returncode == 0, done.stderr
-    np.testing.assert_array_equal(*(rows_of(tmp_path / f"{name}.out")[1] for name in "ab"))
+    np.testing.assert_array_equal(*(rows_of(tmp_path / f"{name}-out.parquet")[1] for name in "ab"))
 
 
 def test_later_items_are_added_to_an_earlier_blend(shop, rng):
@@ -243,10 +245,10 @@ def test_an_output_is_never_an_input(shop):
 
 
 @pytest.mark.parametrize("output", ["-", "out.npy", "out.safetensors"])
-def test_an_output_that_is_no_parquet_file_is_refused(shop, output):
+def test_an_output_of_an_unknown_format_is_refused(shop, output):
     done = run(shop, *BLEND, "-o", output)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the output is a Parquet file" in done.stderr
+    assert "name it with .parquet, .csv, .tsv or .jsonl" in done.stderr
     assert not (shop / output).exists()
 
 

@@ -55,7 +55,8 @@ class SidTable:
         self.origin = origin or Origin()
         self.ids = _id_array(ids)
         self.codes = _code_array(codes)
-        self.sizes = as_sizes(sizes)
+        unknown = self.codes.shape[1] == 0 and not isinstance(sizes, str | int) and not len(sizes)
+        self.sizes = () if unknown else as_sizes(sizes)  # unknown: of a file without rows and notes
         if len(self.ids) != len(self.codes):
             raise InputError(f"{len(self.ids)} ids do not fit {len(self.codes)} rows of codes")
         if self.codes.shape[1] != len(self.sizes):
