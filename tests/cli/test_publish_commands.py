@@ -113,6 +113,28 @@ def test_a_policy_lasts_until_another_is_named(at):
     assert at("append", "sids.parquet", "--policy", "keep", as_json=True)["kept"] == 150
 
 
+def test_the_most_popular_items_choose_first(at, made, tmp_path):
+    table = pq.read_table(made / "items.parquet")
+    pq.write_table(table.append_column("sales", pa.array(range(200))), tmp_path / "sold.parquet")
+    assert "belong together" in at("append", tmp_path / "sold.parquet", "--policy", "popular", check=1)
+    assert "belong together" in at("append", tmp_path / "sold.parquet", "--popularity", "sales", check=1)
+    at("append", tmp_path / "sold.parquet", "--policy", "popular", "--popularity", "sales")
+    raw = library.load(made / "tok").encode(made / "items.parquet").tolist()
+    last = {tuple(codes): f"P{row:03}" for row, codes in enumerate(raw)}  # of a SID, the item that was sold most
+    for codes, item in list(last.items())[:20]:
+        assert at("show", item, as_json=True)["items"][0]["codes"] == list(codes)
+
+
+def test_the_slot_can_be_exported_as_one_more_token(at, tmp_path):
+    at("append", "items.parquet", "--policy", "counter")
+    at("export", "-o", tmp_path, "--room", "64")
+    table = library.SidTable.from_parquet(tmp_path / "generation-000001")
+    assert table.sizes == (8, 4, 4, 64)
+    assert len(set(map(tuple, table.codes.tolist()))) == 200
+    assert "has SIDs of sizes [8, 4, 4, 64]" in at("export", "-o", tmp_path, check=1)
+    assert "but the counter has 2 values" in at("export", "-o", tmp_path / "small", "--room", "2", check=1)
+
+
 def test_another_tokenizer_is_adopted_only_on_request(at, made, tmp_path):
     at("append", "items.parquet")
     before = at("show", "P160", as_json=True)

@@ -23,6 +23,7 @@ from ..files.address import Location, replacing
 from ..files.folder import config_digest
 from ..progress import Progress, Silent
 from ..sids.origin import Origin
+from ..sids.policies import with_counter
 from ..sids.table import SidTable
 
 if TYPE_CHECKING:
@@ -50,23 +51,35 @@ def generation_folder(output: Location, number: int) -> Location:
 
 
 def export_generation(
-    registry: Registry, output: Location, number: int | None = None, progress: Progress | None = None
+    registry: Registry,
+    output: Location,
+    number: int | None = None,
+    room: int | None = None,
+    progress: Progress | None = None,
 ) -> Exported:
-    """Write a generation below the output folder, unless it is there complete."""
+    """Write a generation below the output folder, unless it is there complete.
+
+    room: write the slot as one more token of this many values, so that no two items have the same SID.
+    """
     at, report = registry.generation(number), progress or Silent()
     folder = generation_folder(output, at.generation)
     known = _read_manifest(folder)
     if known is not None:
         if known.get("registry") != registry.uuid:
             raise StoreError(f"{folder} is of another registry ({known.get('registry')}); name another folder")
+        if known["sizes"] != [*registry.sizes, *([room] if room else [])]:
+            raise StoreError(f"{folder} has SIDs of sizes {known['sizes']}; name another folder, or the --room it has")
         return Exported(folder, known["items"], len(known["files"]), True)
     report.start("export", at.items)
     files: dict[str, dict[str, Any]] = {}
+    sizes: tuple[int, ...] = registry.sizes
     origin = Origin(tokenizer=at.tokenizer, tokenizer_digest=at.digest)
     for part in _parts(registry.batches(at.generation), PART):
         name = f"part-{len(files):05}.parquet"
         codes = part["codes"].combine_chunks().flatten().to_numpy().reshape(len(part), len(registry.sizes))
-        table = SidTable(part["item_id"], codes, registry.sizes, registry.template, origin)
+        if room:
+            codes, sizes = with_counter(codes, part["slot"].to_numpy(), registry.sizes, room)
+        table = SidTable(part["item_id"], codes, sizes, registry.template, origin)
         table.to_parquet(folder / name, more=part.select(["slot"]))
         files[name] = {"rows": len(part), "sha256": _digest(folder / name)}
         report.advance(len(part))
@@ -75,7 +88,7 @@ def export_generation(
     items = sum(file["rows"] for file in files.values())
     if items != at.items:
         raise StoreError(f"{registry.name}: generation {at.generation} has {at.items} items, but {items} were read")
-    facts = at.facts() | {"registry": registry.uuid, "sizes": registry.sizes, "files": files}
+    facts = at.facts() | {"registry": registry.uuid, "sizes": sizes, "files": files}
     manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, **facts}
     manifest["sha256"] = config_digest(json.loads(json.dumps(manifest)))
     with replacing(folder / MANIFEST) as temporary:

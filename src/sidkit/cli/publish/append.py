@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import InputError, SpecError, count_of
+from ..collisions import CapacityOption, PopularityOption, weights_of
 from ..columns import ColumnNotes, as_fitted
 from ..options import Column, Device, IdColumn, Json
-from .shared import CapacityOption, Note, PolicyOption, RegistryArgument
+from .shared import Note, PolicyOption, RegistryArgument
 
 if TYPE_CHECKING:
     from ...publish.append import Appended
@@ -25,6 +26,7 @@ def append(
     ],
     policy: PolicyOption = None,
     capacity: CapacityOption = None,
+    popularity: PopularityOption = None,
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", "-t", help="Folder of the tokenizer, if it was moved, or to adopt")
     ] = None,
@@ -54,7 +56,8 @@ def append(
     from ..terminal import Terminal
 
     with open_registry(registry) as opened, Terminal() as progress:
-        chosen, fitted, notes = _policy(opened, policy, capacity), _named(opened, tokenizer, adopt), ColumnNotes()
+        chosen = _policy(opened, policy, capacity, popularity)
+        fitted, notes = _named(opened, tokenizer, adopt), ColumnNotes()
         latest = opened.generation()
         made_by = (str(Path(str(tokenizer)).resolve()), fitted.digest) if fitted else (latest.tokenizer, latest.digest)
         if holds_sids(items):
@@ -63,7 +66,8 @@ def append(
             encoder = fitted or opened.load_tokenizer()
             source = open_embeddings(items, *as_fitted(encoder, items, id_column, column))
             notes.add("embeddings", items, chosen_columns(source))
-            given = from_embeddings(encoder, source, chosen, device=device, progress=progress)
+            weights = weights_of(source, popularity)
+            given = from_embeddings(encoder, source, chosen, weights, device, progress)
         done = append_items(opened, given, made_by, str(locate(items)), note, adopt, progress)
     if as_json:
         facts = {name: value for name, value in vars(done).items() if name != "generation"}
@@ -76,14 +80,18 @@ def append(
     _print(registry, done, chosen)
 
 
-def _policy(registry: "Registry", name: str | None, capacity: int | None) -> "Policy":
+def _policy(registry: "Registry", name: str | None, capacity: int | None, popularity: str | None) -> "Policy":
     """The policy of the options; that of the latest generation without them."""
     from ...sids.policies import Policy, policy_named
 
     latest = registry.generation()
-    if name is None and capacity is None:
-        return Policy(latest.policy, latest.capacity)
-    return policy_named(name or latest.policy, capacity)
+    unnamed = name is None and capacity is None
+    policy = Policy(latest.policy, latest.capacity) if unnamed else policy_named(name or latest.policy, capacity)
+    if policy.needs_weights != (popularity is not None):
+        raise SpecError(
+            "--policy popular and --popularity, a column of numbers in the embeddings' file, belong together"
+        )
+    return policy
 
 
 def _named(registry: "Registry", folder: Path | None, adopt: bool) -> "FittedTokenizer | None":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...errors import count_of
+from ...errors import SpecError, count_of
 from ..options import Json, Location, location
 from .shared import GenerationOption, RegistryArgument
 
@@ -27,6 +27,10 @@ def export(
         ),
     ],
     generation: GenerationOption = None,
+    room: Annotated[
+        int | None,
+        typer.Option("--room", help="Write the slot as one more token, of this many values (policy counter)"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """sidkit publish export registry.db -o published/
@@ -42,8 +46,10 @@ def export(
     from ..terminal import Terminal
 
     require_writable(output)
+    if room is not None and room < 2:
+        raise SpecError(f"a counter needs at least 2 values, not {room}")
     with open_registry(registry) as opened, Terminal() as progress:
-        done: Exported = export_generation(opened, output, generation, progress)
+        done: Exported = export_generation(opened, output, generation, room, progress)
     if as_json:
         facts = {"output": str(done.folder), "items": done.items, "files": done.files, "kept": done.kept}
         print(json.dumps(facts))

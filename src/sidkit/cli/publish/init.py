@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from ..collisions import CapacityOption
 from ..options import Json, TemplateOption
-from .shared import CapacityOption, Note, PolicyOption, RegistryArgument
+from .shared import Note, RegistryArgument
 
 
 def init(
@@ -16,7 +17,9 @@ def init(
         Path, typer.Option("--tokenizer", "-t", help="Folder written by `sidkit fit`", show_default=False)
     ],
     template: TemplateOption = "letters",
-    policy: PolicyOption = None,
+    policy: Annotated[
+        str, typer.Option("--policy", help="For items that would share a SID, unless an append names another")
+    ] = "keep",
     capacity: CapacityOption = None,
     note: Note = "",
     as_json: Json = False,
@@ -30,7 +33,7 @@ def init(
     from ...sids.policies import policy_named
     from ..printing import command_line
 
-    chosen = policy_named(policy or "keep", capacity)
+    chosen = policy_named(policy, capacity)
     with create_registry(registry, tokenizer, template, chosen, note) as made:
         facts = {"registry": made.name, "uuid": made.uuid, "sizes": made.sizes, "policy": chosen.name}
         if as_json:

@@ -24,11 +24,10 @@ PolicyOption = Annotated[
     str | None,
     typer.Option(
         "--policy",
-        help="For SIDs that are taken: keep, counter, nearest, capacity, least-cost, sinkhorn [default: as before]",
+        help="What to do about items that would share a SID: keep, counter, nearest, capacity, popular, least-cost or "
+        "sinkhorn [default: that of the latest generation]",
+        show_default=False,
     ),
-]
-CapacityOption = Annotated[
-    int | None, typer.Option("--capacity", help="Items that one SID may have, where a policy moves items")
 ]
 Note = Annotated[str, typer.Option("--note", help="What the change is for, to be kept with it")]
 MostItems = Annotated[int, typer.Option("--limit", help="Maximum number of items to print; 0 for all")]
