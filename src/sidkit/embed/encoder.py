@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..files.folder import FolderFormat
+from ..files.hub import HubFolder
 from ..geometry import unit
 
 __all__ = ["FORMAT", "PROBE", "Encoder"]
@@ -20,7 +21,7 @@ FORMAT = FolderFormat("sidkit-encoder", "encoder", "embed the items again", {"ki
 PROBE = "red shoes for women, size 7; ein rotes Haus; 红色鞋子"  # saved with its row, to be embedded again on loading
 
 
-class Encoder(ABC):
+class Encoder(HubFolder, ABC):
     """Texts to rows of length one. A text without known words gets a row of zeros, as does None.
 
     d         dimensions of the rows
@@ -29,6 +30,7 @@ class Encoder(ABC):
     """
 
     kind: ClassVar[str]
+    reader: ClassVar[Callable[[Path], Any]]  # `store.load`, which knows every kind
     d: int
 
     def embed(self, texts: Sequence[str | None], query: bool = False) -> NDArray[np.float32]:
@@ -65,3 +67,15 @@ class Encoder(ABC):
         arrays = {**self.arrays, "probe": self.embed([PROBE])}
         FORMAT.write(Path(path), facts, arrays)
         return Path(path)
+
+    @classmethod
+    def _read(cls, folder: Path, **options: Any) -> Any:
+        return cls.reader(folder)
+
+    def _card(self, name: str) -> str:
+        options = "".join(f"| {key} | {value} |\n" for key, value in self.options.items() if type(value) in (str, int))
+        return (
+            f"# {name}\n\nAn encoder of texts for semantic IDs, made with sidkit.\n\n| | |\n|---|---|\n"
+            f"| kind | {self.kind} |\n| output | {self.d}-dimensional |\n{options}\n```python\n"
+            'from sidkit.embed import Encoder\n\nencoder = Encoder.from_pretrained("path/to/this/folder")\n```\n'
+        )

@@ -45,6 +45,9 @@ def load(path: str | Path) -> Encoder:
     return encoder
 
 
+Encoder.reader = staticmethod(load)
+
+
 def beside(embeddings: str | Path) -> Path:
     """Where `sidkit embed` saves the encoder of a file: shop.parquet -> shop.encoder."""
     return Path(embeddings).with_suffix(".encoder")

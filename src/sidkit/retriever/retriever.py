@@ -15,10 +15,12 @@ from ..data.sequences import Sequences
 from ..decoding.device_trie import DeviceTrie
 from ..engine.device import find_device, product_dtype
 from ..errors import InputError, SpecError
+from ..files.hub import HubFolder
 from ..progress import Progress
 from ..sids.table import SidTable
 from ..sids.trie import Trie
 from .beams import beam_search
+from .card import retriever_card
 from .data import Split, Vocabulary, require_known
 from .evaluation import Evaluator, users_at_once
 from .metrics import Tally
@@ -26,13 +28,13 @@ from .model import Weights
 from .network import in_dtype
 from .plan import Plan
 from .recommendations import Recommendation, Wanted, chosen_items
-from .store import load
+from .store import load, save
 
 __all__ = ["Recommendation", "Retriever"]
 
 
 @dataclass(eq=False)
-class Retriever:
+class Retriever(HubFolder):
     """retriever = Retriever.load("run/"); retriever.recommend(["P000017", "P000202"], k=10)"""
 
     table: SidTable
@@ -47,6 +49,18 @@ class Retriever:
         where = torch.device(find_device(device))
         table, plan, weights, facts = load(Path(folder))
         return cls(table, plan, {name: value.to(where) for name, value in weights.items()}, facts, where)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the folder that `load` and transformers' `from_pretrained` read."""
+        save(self, Path(folder))
+        return Path(folder)
+
+    @classmethod
+    def _read(cls, folder: Path, **options: Any) -> Retriever:
+        return cls.load(folder, **options)
+
+    def _card(self, name: str) -> str:
+        return retriever_card(self.facts, self.table, name)
 
     def recommend(
         self,

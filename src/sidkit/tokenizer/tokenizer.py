@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..data.inputs import as_rows
 from ..errors import SpecError
+from ..files.hub import HubFolder
 from ..progress import Progress, shown
 from ..rows.run_report import ran_on
 from ..rows.seam import Rows
@@ -80,7 +81,7 @@ class Tokenizer:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedTokenizer:
+class FittedTokenizer(HubFolder):
     """Fitted stages. Encodes, saves, and shows what it learned."""
 
     spec: Tokenizer
@@ -218,12 +219,12 @@ class FittedTokenizer:
         write_parts(path, parts, model_card(fitted, path.name))
         return path
 
-    save_pretrained = save
-
     @classmethod
-    def from_pretrained(cls, path: str | Path) -> FittedTokenizer:
-        """Read a model folder."""
-        return load(path)
+    def _read(cls, folder: Path, **options: Any) -> FittedTokenizer:
+        return load(folder)
+
+    def _card(self, name: str) -> str:
+        return model_card(replace(self, facts=self.facts or facts_of(self)), name)
 
 
 def load(path: str | Path) -> FittedTokenizer:
