@@ -88,6 +88,7 @@ def catalogue_first(page, catalogue):
     "document",
     [
         "README.md",
+        "docs/python.md",
         "docs/tokenizers.md",
         "docs/embedding.md",
         "docs/recommending.md",

@@ -20,6 +20,7 @@ LAYERS = (
     "sids",
     "stages",
     "tokenizer",
+    "sklearn",
     "fleet",
     "embed",
     "measure",

@@ -8,6 +8,7 @@
     metrics, evaluation             item-level and SID-level figures, as sums over users
     retriever, store                `recommend` and `evaluate`; the folder
     recommendations                 from ranked SIDs to items; a file of them
+    dataset                         token sequences for a model of one's own, as a Dataset of torch
     trainer, seeds                  the training calls; several seeds, their means and standard deviations
     memory, backend, triton         how many runs fit on a device; kernels or plain torch; the kernels
 
@@ -23,6 +24,7 @@ from ..errors import need
 
 if TYPE_CHECKING:
     from ..decoding.transformers import SidLogitsProcessor as SidLogitsProcessor
+    from .dataset import SidSequences as SidSequences
     from .model import PRESETS as PRESETS
     from .model import Shape as Shape
     from .plan import Plan as Plan
@@ -40,6 +42,7 @@ _HOMES = {
     "SeedSummary": "seeds",
     "Shape": "model",
     "SidLogitsProcessor": "..decoding.transformers",
+    "SidSequences": "dataset",
     "train": "trainer",
     "train_seeds": "trainer",
 }
