@@ -50,7 +50,7 @@ def test_the_commands_in_turn(at, made, tmp_path, registry_address):
     assert at("append", "items.parquet", "--note", "launch").startswith("generation 1: 200 items published\n")
     said = at("append", "new.parquet")
     assert said.startswith("generation 2: 100 items published\n50 items had an ID already and kept it\n")
-    assert "each at a place of its own" in said
+    assert "each with a slot of its own" in said
     assert "nothing changed" in at("append", "new.parquet")
     lines = at("list").splitlines()
     assert "append: 100 published, 50 kept" in lines[5]

@@ -221,9 +221,9 @@ def test_torcheasyrec_generations_follow_each_other(tmp_path):
     assert (root / "g1" / "manifest.json").read_bytes() == before
     generations = [read_generation(root / name) for name in ("g1", "g2", "g3")]
     for old, new in pairwise(generations):
-        slot = dict(zip(new.ids.to_pylist(), zip(map(tuple, new.codes.tolist()), new.places.tolist(), strict=True),
+        slot = dict(zip(new.ids.to_pylist(), zip(map(tuple, new.codes.tolist()), new.slots.tolist(), strict=True),
                         strict=True))  # fmt: skip
-        for item, codes, place in zip(old.ids.to_pylist(), old.codes.tolist(), old.places.tolist(), strict=True):
+        for item, codes, place in zip(old.ids.to_pylist(), old.codes.tolist(), old.slots.tolist(), strict=True):
             assert slot[item] == (tuple(codes), place)  # what is published stays
         assert len(set(slot.values())) == len(slot)  # one item per SID and slot
     manifest = json.loads((root / "g3" / "manifest.json").read_text())

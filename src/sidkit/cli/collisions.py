@@ -82,11 +82,11 @@ class CollisionChoice(NamedTuple):
     def chosen(self, fitted: FittedTokenizer, published: SidTable | None) -> Policy:
         """The policy; an error if the tokenizer cannot follow it, or the published SIDs do not fit."""
         from ..sids.policies import policy_named
-        from ..tokenizer.catalogue import default_policy, published_places
+        from ..tokenizer.catalogue import default_policy, published_slots
         from ..tokenizer.spread import require_spreadable
 
         if published is not None:
-            published_places(published, fitted.sizes)
+            published_slots(published, fitted.sizes)
         name = self.policy or ("nearest" if self.capacity else default_policy(published, fitted.sizes))
         policy = policy_named(name, self.capacity)
         if policy.needs_costs:

@@ -35,7 +35,7 @@ class Bundle:
     most: int  # items that share one SID
     ids: Any
     codes: NDArray[np.int32]
-    places: NDArray[np.int64]  # the slot of each item in its SID, from 1
+    slots: NDArray[np.int64]  # the slot of each item in its SID, from 1
 
 
 def read_bundle(path: Path, how: Foreign) -> SidTable:
@@ -53,16 +53,16 @@ def read_generation(folder: Path) -> Bundle:
     shifted = matrix_of(items.column("offset_codebook"), folder)
     if codes.shape[1] != len(sizes) or (shifted != codes + offsets(sizes)).any():
         raise InputError(f"{folder}: offset_codebook is not codebook plus the sizes before; the sizes are {sizes}")
-    ids, places = one_array(items.column("item_id")), items.column("index").to_numpy().astype(np.int64)
-    if items.column("item_id").null_count or (places < 1).any():
+    ids, slots = one_array(items.column("item_id")), items.column("index").to_numpy().astype(np.int64)
+    if items.column("item_id").null_count or (slots < 1).any():
         raise InputError(f"{folder}: every item needs an id and an index from 1")
     _check_sids(folder, manifest, sizes, len(ids))
-    most = int(places.max(initial=0))
+    most = int(slots.max(initial=0))
     if most > manifest["max_observed_items_per_sid"] or most > manifest["capacity"]:
         raise InputError(f"{folder}: an item has index {most}, more than the manifest allows")
     return Bundle(
         manifest["bundle_uuid"], sizes, manifest["capacity"], manifest["max_observed_items_per_sid"], ids,
-        codes.astype(np.int32), places,
+        codes.astype(np.int32), slots,
     )  # fmt: skip
 
 

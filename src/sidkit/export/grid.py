@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import need
 from .imports import read_tensor
-from .refusals import shares_of, slots
+from .refusals import shares_of, slots_in
 from .streams import write_item_ids
 from .target import ExportJob, ExportOption, ExportTarget
 
@@ -22,7 +22,7 @@ FILE = ExportOption("file", str, "merged_predictions_tensor.pt", "the name of th
 def write(job: ExportJob, folder: Path) -> None:
     table = job.table
     shares = shares_of(table)
-    apart = np.where(shares > 1, slots(table) + 1, 0)  # 0 where the SID is the item's alone, else 1, 2, …
+    apart = np.where(shares > 1, slots_in(table) + 1, 0)  # 0 where the SID is the item's alone, else 1, 2, …
     write_tensor(folder / Path(job.options["file"]).name, np.concatenate([table.codes.T, apart[None, :]]))
     write_item_ids(folder, table)
     widest = max(table.sizes)

@@ -19,6 +19,7 @@ from ..data.formats.vectors import is_list
 from ..data.ids import match, one_array
 from ..data.listing import readable
 from ..errors import InputError
+from ..sids.crowded import slots_of
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
 from ..sids.template import TEMPLATES, Template
@@ -139,13 +140,10 @@ def _tells_apart(codes: Integers) -> bool:
     if codes.min() < 0:
         return False
     number = prefix_numbers(codes[:, :-1], [int(size) + 1 for size in codes[:, :-1].max(axis=0)])[-1]
-    order = np.lexsort((codes[:, -1], number))
-    begins = np.r_[True, np.diff(number[order]) != 0]
-    starts = np.flatnonzero(begins)
-    place = np.arange(len(order)) - starts[np.cumsum(begins) - 1]
-    shared = np.diff(np.r_[starts, len(order)])[np.cumsum(begins) - 1] > 1
-    last = codes[order, -1]
-    return bool((last == place + shared).all() or (last == place).all())
+    _, which, counts = np.unique(number, return_inverse=True, return_counts=True)
+    last, shared = codes[:, -1], counts[which.ravel()] > 1
+    slots = slots_of(number, np.argsort(last, kind="stable"))
+    return bool((last == slots + shared).all() or (last == slots).all())
 
 
 def read_openonerec(path: Path, how: Foreign) -> SidTable:

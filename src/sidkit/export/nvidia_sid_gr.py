@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..errors import InputError
 from .grid import write_tensor
-from .refusals import shares_of, slots
+from .refusals import shares_of, slots_in
 from .streams import batches, between, glued, write_item_ids, write_parquet, write_text
 from .target import ExportJob, ExportOption, ExportTarget
 from .vocabulary import BASE, TEMPLATE, VOCABULARY, base_of, token_ids
@@ -32,7 +32,7 @@ def write(job: ExportJob, folder: Path) -> None:
             "with --spread, or write it with --set shared=true and serve with --catalog-allow-duplicate-token-paths"
         )
     base = base_of(job) if serves else 0
-    rows = [*table.codes.T, *([slots(table)] if most > 1 else [])]
+    rows = [*table.codes.T, *([slots_in(table)] if most > 1 else [])]
     write_tensor(folder / "item_to_sid.pt", np.stack(rows))
     write_item_ids(folder, table)
     sizes = [*table.sizes, *([most] if most > 1 else [])]

@@ -174,9 +174,9 @@ def _under_parent(books: ParentBooks, graph: OnnxGraph, flow: Flow) -> tuple[str
     scores = graph.node("Squeeze", graph.node("MatMul", near, row), graph.constant([2], np.int64))
     half = graph.node("Gather", graph.constant(0.5 * squared_length(wide)[:, 0]), index)
     token = graph.best(graph.node("Sub", scores, half))
-    place = graph.node("GatherElements", index, graph.column(token), axis=1)
-    place = graph.node("Squeeze", place, graph.constant([1], np.int64))
-    return token, graph.node("Gather", graph.constant(table, flow.dtype), place)
+    chosen = graph.node("GatherElements", index, graph.column(token), axis=1)
+    chosen = graph.node("Squeeze", chosen, graph.constant([1], np.int64))
+    return token, graph.node("Gather", graph.constant(table, flow.dtype), chosen)
 
 
 @add_stage.register

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError
+from ..sids.crowded import slots_of
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
 
@@ -23,7 +24,7 @@ __all__ = [
     "require_path",
     "require_product",
     "shares_of",
-    "slots",
+    "slots_in",
 ]
 
 
@@ -71,16 +72,9 @@ def require_name(name: str, option: str) -> str:
     return name
 
 
-def slots(table: SidTable) -> NDArray[np.int64]:
+def slots_in(table: SidTable) -> NDArray[np.int64]:
     """(items,) the number of earlier items with the same SID: 0 for the first one."""
-    numbers = prefix_numbers(table.codes, table.sizes)[-1]
-    order = np.argsort(numbers, kind="stable")
-    begins = np.r_[True, np.diff(numbers[order]) != 0]
-    starts = np.flatnonzero(begins)
-    place = np.arange(len(order)) - starts[np.cumsum(begins) - 1]
-    out = np.empty(len(order), np.int64)
-    out[order] = place
-    return out
+    return slots_of(prefix_numbers(table.codes, table.sizes)[-1])
 
 
 def shares_of(table: SidTable) -> NDArray[np.int64]:

@@ -51,9 +51,9 @@ def rows_from_centroids(books: Sequence[NDArray[Any]], old: Floats, seed: int) -
     rows = []
     for level, book in enumerate(books):
         centred = book - book.mean(axis=0)
-        placed = centred @ _to_width(centred, old.shape[1], np.random.default_rng((seed, level)))
-        own = float(np.sqrt((placed**2).sum(axis=1).mean()))
-        rows.append(mean + placed * (spread / own if own > 0 else 0.0))
+        turned = centred @ _to_width(centred, old.shape[1], np.random.default_rng((seed, level)))
+        own = float(np.sqrt((turned**2).sum(axis=1).mean()))
+        rows.append(mean + turned * (spread / own if own > 0 else 0.0))
     return np.concatenate(rows)
 
 

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from ..data.ids import match
 from ..errors import InputError, SpecError
+from ..sids.crowded import slots_of
 from ..sids.prefixes import PrefixIndex
 from .bundle import Bundle, read_bundle, read_generation
-from .refusals import require_path, require_product, slots
+from .refusals import require_path, require_product, slots_in
 from .streams import BATCH, list_column, write_parquet
 from .target import ExportJob, ExportOption, ExportTarget
 from .vocabulary import offsets
@@ -45,17 +46,17 @@ def write(job: ExportJob, folder: Path) -> None:
     require_product(table.sizes, "TorchEasyRec")
     since = job.options["since"]
     parent = read_generation(require_path(since, "since")) if since is not None else None
-    places, fresh = _places(job, parent)
-    most = max(int(places.max()), parent.most if parent else 0)
+    slots, fresh = _slots(job, parent)
+    most = max(int(slots.max()), parent.most if parent else 0)
     capacity = job.options["capacity"] or (max(parent.capacity, most) if parent else most)
     if most > capacity:
         raise InputError(f"{most:,} items share one SID, more than the capacity of {capacity:,}")
     root, index = folder / name, PrefixIndex(table.codes, table.sizes)
-    artifacts = {"item_to_sid": _write_items(job, root / "item_to_sid", places, np.arange(len(table)))}
-    artifacts["sid_to_items"] = _write_sids(job, root / "sid_to_items", index, places, None)
+    artifacts = {"item_to_sid": _write_items(job, root / "item_to_sid", slots, np.arange(len(table)))}
+    artifacts["sid_to_items"] = _write_sids(job, root / "sid_to_items", index, slots, None)
     if parent is not None:
-        artifacts["delta_item_to_sid"] = _write_items(job, root / "delta_item_to_sid", places, fresh)
-        artifacts["delta_sid_to_items"] = _write_sids(job, root / "delta_sid_to_items", index, places, fresh)
+        artifacts["delta_item_to_sid"] = _write_items(job, root / "delta_item_to_sid", slots, fresh)
+        artifacts["delta_sid_to_items"] = _write_sids(job, root / "delta_sid_to_items", index, slots, fresh)
     manifest = {
         "bundle_uuid": _uuid(job, name, since),
         **({"since_bundle_uuid": parent.uuid} if parent else {}),
@@ -68,14 +69,14 @@ def write(job: ExportJob, folder: Path) -> None:
     (root / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-def _places(job: ExportJob, parent: Bundle | None) -> tuple[Integers, Integers]:
+def _slots(job: ExportJob, parent: Bundle | None) -> tuple[Integers, Integers]:
     """The slot of every item in its SID, from 1, and the rows of items that the parent does not have.
 
     Published items keep their SID and slot; new ones follow them.
     """
     table = job.table
     if parent is None:
-        return slots(table) + 1, np.arange(len(table))
+        return slots_in(table) + 1, np.arange(len(table))
     if parent.sizes != table.sizes:
         raise InputError(f"the generation before has sizes {parent.sizes}, these SIDs {table.sizes}")
     if parent.ids.type != table.ids.type:
@@ -91,31 +92,20 @@ def _places(job: ExportJob, parent: Bundle | None) -> tuple[Integers, Integers]:
             f"{int(moved.sum()):,} items have other SIDs than in the generation before (the first is {item!r}); "
             "published SIDs never move: write a full generation, without since"
         )
-    places = np.zeros(len(table), np.int64)
-    places[rows] = parent.places
-    fresh = np.flatnonzero(places == 0)
+    slots = np.zeros(len(table), np.int64)
+    slots[rows] = parent.slots
+    fresh = np.flatnonzero(slots == 0)
     order = PrefixIndex(table.codes, table.sizes)
     bounds = order.bounds(len(table.sizes) - 1)
     group = np.empty(len(table), np.int64)
     group[order.rows] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     last = np.zeros(len(bounds) - 1, np.int64)
-    np.maximum.at(last, group, places)
-    turn = _turns(group[fresh])
-    places[fresh] = last[group[fresh]] + turn + 1
-    return places, fresh
+    np.maximum.at(last, group, slots)
+    slots[fresh] = last[group[fresh]] + slots_of(group[fresh]) + 1
+    return slots, fresh
 
 
-def _turns(groups: Integers) -> Integers:
-    """How many earlier entries have the same value."""
-    order = np.argsort(groups, kind="stable")
-    begins = np.r_[True, np.diff(groups[order]) != 0][: len(order)]
-    starts = np.flatnonzero(begins)
-    out = np.empty(len(groups), np.int64)
-    out[order] = np.arange(len(order)) - starts[np.cumsum(begins) - 1]
-    return out
-
-
-def _write_items(job: ExportJob, folder: Path, places: Integers, rows: Integers) -> int:
+def _write_items(job: ExportJob, folder: Path, slots: Integers, rows: Integers) -> int:
     table, kind = job.table, pa.list_(pa.int64())
     schema = pa.schema(
         {
@@ -132,19 +122,19 @@ def _write_items(job: ExportJob, folder: Path, places: Integers, rows: Integers)
             some = rows[start : start + BATCH]
             codes = table.codes[some].astype(np.int64)
             lists = list_column(codes), list_column(codes), list_column(codes + offsets(table.sizes))
-            yield pa.table([table.ids.take(pa.array(some)), *lists, pa.array(places[some])], schema=schema)
+            yield pa.table([table.ids.take(pa.array(some)), *lists, pa.array(slots[some])], schema=schema)
 
     write_parquet(folder / "part-0.parquet", schema, parts())
     return len(rows)
 
 
-def _write_sids(job: ExportJob, folder: Path, index: PrefixIndex, places: Integers, fresh: Integers | None) -> int:
+def _write_sids(job: ExportJob, folder: Path, index: PrefixIndex, slots: Integers, fresh: Integers | None) -> int:
     """A row per SID, ascending; of those that new items touch, if there are any."""
     table, kind = job.table, pa.list_(pa.int64())
     schema = pa.schema({"codebook": kind, "offset_codebook": kind, "itemids": pa.list_(table.ids.type)})
     bounds = index.bounds(len(table.sizes) - 1)
     group = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    ordered = index.rows[np.lexsort((places[index.rows], group))]  # by SID, then by slot
+    ordered = index.rows[np.lexsort((slots[index.rows], group))]  # by SID, then by slot
     chosen = np.arange(len(bounds) - 1)
     if fresh is not None:
         is_fresh = np.zeros(len(table), bool)

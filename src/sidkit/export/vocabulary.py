@@ -74,10 +74,10 @@ def _found(folder: Path, tokens: Sequence[str]) -> int:
             "sidkit export … --to huggingface"
         )
     first = ids[tokens[0]]
-    for place, token in enumerate(tokens):
-        if ids[token] != first + place:
+    for index, token in enumerate(tokens):
+        if ids[token] != first + index:
             raise InputError(
-                f"{folder} has {token!r} under id {ids[token]}, not {first + place}: its SID tokens are not level by "
+                f"{folder} has {token!r} under id {ids[token]}, not {first + index}: its SID tokens are not level by "
                 "level, all codes in order, so their ids cannot be computed from codes"
             )
     return first

@@ -126,7 +126,7 @@ def _bits(together: Integers, may_invert: bool) -> BitMap:
         kept = together[codes, moved[None, :] ^ masks[:, None]].sum(axis=1)
         if kept.max() > most:
             most, mask = int(kept.max()), int(masks[kept.argmax()])
-            best = BitMap.of(to, [bool(mask >> place & 1) for place in to])
+            best = BitMap.of(to, [bool(mask >> bit & 1) for bit in to])
     return best
 
 

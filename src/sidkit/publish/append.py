@@ -1,7 +1,7 @@
 """Appending items to a registry: new ones get an ID, known ones keep theirs.
 
 What is appended goes to a table of this connection first, batch by batch (`incoming.py`). One transaction then finds
-out which items are known, gives the others a place (`place.py`), and writes them with their generation.
+out which items are known, gives the others a SID and a slot (`new_items.py`), and writes them with their generation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import InputError
 from ..progress import Progress, Silent
 from .incoming import ToAppend, incoming
-from .place import place, require_resolver
+from .new_items import publish_new, require_resolver
 from .registry import now
 from .tables import TEXTS, Generation, create_item_tables, drop_item_tables
 
@@ -65,11 +65,11 @@ def append(
         new = count - kept
         if not new and not restored:
             return Appended(None, count, kept=kept, differing=differing)
-        placed = place(registry, ids, policy, given.resolver, number)
+        added = publish_new(registry, ids, policy, given.resolver, number)
         how = (folder, digest, policy.name, policy.capacity, source)
-        counts = (new, kept, restored, 0, placed.moved, latest.items + new + restored)
+        counts = (new, kept, restored, 0, added.moved, latest.items + new + restored)
         made = registry.add(Generation(number, "append", now(), *how, *counts, note))
-    return Appended(made, count, new, kept, differing, restored, placed.moved, placed.shared, placed.cost)
+    return Appended(made, count, new, kept, differing, restored, added.moved, added.shared, added.cost)
 
 
 def _require_ids(registry: Registry, ids: str) -> None:

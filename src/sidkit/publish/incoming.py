@@ -17,7 +17,7 @@ from ..data.ids import is_text, without_dictionary
 from ..errors import InputError
 from ..progress import Progress
 from ..sids.policies import Policy
-from .place import Resolver
+from .new_items import Resolver
 from .tables import INTEGERS, TEXTS
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ class PublishedItem:
 
     item: Any
     codes: tuple[int, ...]
-    slot: int  # its place among the items of its SID, from 0
+    slot: int  # its index among the items of its SID, from 0
     generation: int  # that published it
     withdrawn: int | None = None  # the generation that withdrew it
 

@@ -58,8 +58,8 @@ class BitMap(CodeMap):
     @classmethod
     def of(cls, to: Sequence[int], flipped: Sequence[bool]) -> BitMap:
         codes, turned = np.arange(2 ** len(to)), np.zeros(2 ** len(to), np.int64)
-        for bit, (place, turn) in enumerate(zip(to, flipped, strict=True)):
-            turned |= (((codes >> bit) & 1) ^ int(turn)) << int(place)
+        for bit, (target, turn) in enumerate(zip(to, flipped, strict=True)):
+            turned |= (((codes >> bit) & 1) ^ int(turn)) << int(target)
         return cls(turned, np.asarray(to, np.int64), np.asarray(flipped, bool))
 
 
@@ -116,7 +116,7 @@ def _moved(array: NDArray[Any], new: Integers) -> NDArray[Any]:
 
 
 def _turned_bits(stage: FittedFSQ, maps: Sequence[TokenMap]) -> Arrays:
-    """Directions and bias of FSQ with bits in their new places; an inverted bit has the opposite direction."""
+    """Directions and bias of FSQ with bits in their new positions; an inverted bit has the opposite direction."""
     directions, bias = np.array(stage.directions), np.array(stage.bias)
     each = len(bias) // stage.count
     for token, one in enumerate(maps):

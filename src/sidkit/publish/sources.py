@@ -15,7 +15,7 @@ from ..sids.policies import Occupied, Policy, Resolved
 from ..sids.shards import open_shards
 from ..tokenizer.spread import copied_if_slow, require_spreadable, resolve_rows
 from .incoming import ToAppend
-from .place import require_resolver
+from .new_items import require_resolver
 
 if TYPE_CHECKING:
     from ..data.source import Embeddings

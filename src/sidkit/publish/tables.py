@@ -2,7 +2,7 @@
 
     registry      facts that never change: the format, the sizes and template of SIDs, the kind of ids
     generations   one row for every change: when, by which tokenizer and policy, and what it did
-    published     item -> SID, its place among the items of that SID (slot), and the generation that published it
+    published     item -> SID, its index among the items of that SID (slot), and the generation that published it
     marks         items withdrawn (1) or published again (0), and the generation that did so
 
 Rows are only added. The state of any generation is therefore what the rows up to it say.

@@ -1,4 +1,4 @@
-"""Prefixes under which a semantic ID has more items than it may have, and the places of items in the lists of SIDs."""
+"""Prefixes under which a SID has too many items, and the slots of items: their indices among the items of their SID."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .prefixes import prefix_numbers
 
-__all__ = ["Crowd", "Crowds", "crowded", "places"]
+__all__ = ["Crowd", "Crowds", "crowded", "slots_of"]
 
 Integers = NDArray[np.int64]
 
@@ -19,7 +19,7 @@ Integers = NDArray[np.int64]
 class Crowd(NamedTuple):
     """Rows of one prefix that may move, in the order in which they choose, and how much room each last code has.
 
-    Where only items beyond the capacity may move, those without hope of a place are left out.
+    Where only items beyond the capacity may move, those for which no code can have room are left out.
     """
 
     rows: Integers
@@ -72,7 +72,7 @@ def crowded(
     if order is not None:
         rank[m:][order] = np.arange(len(codes))
     parent, full = [np.zeros(len(both), np.int64), *prefix_numbers(both, sizes)][-2:]
-    beyond = places(full, np.argsort(rank, kind="stable")) >= capacity
+    beyond = slots_of(full, np.argsort(rank, kind="stable")) >= capacity
     beyond[:m] = False
     rows = np.flatnonzero(np.isin(parent, parent[beyond]))
     rows = rows[np.lexsort((rank[rows], parent[rows]))]
@@ -81,8 +81,8 @@ def crowded(
     return Crowds(rows - m, np.append(starts, len(rows)), both[rows, -1], movable, int(sizes[-1]), capacity, everyone)
 
 
-def places(number: Integers, order: Integers | None = None) -> Integers:
-    """(n,) the place of each row among the rows with the same number, from 0, in this order of rows."""
+def slots_of(number: Integers, order: Integers | None = None) -> Integers:
+    """(n,) the index of each row among the rows with the same number, from 0, in this order of rows."""
     rows = np.arange(len(number)) if order is None else order
     rows = rows[np.argsort(number[rows], kind="stable")]
     starts = np.flatnonzero(np.diff(number[rows], prepend=-1))

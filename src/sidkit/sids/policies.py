@@ -1,7 +1,7 @@
 """What to do about items that would share a semantic ID: the policies, for `encode`, `resolve` and the registry.
 
     keep         nothing: a SID has a list of items
-    counter      nothing moves; the place in the list becomes one more token (TIGER)
+    counter      nothing moves; the slot becomes one more token (TIGER)
     nearest      the first item of a SID keeps it, each other one takes the nearest free code of the last level
     capacity     the same with up to `capacity` items on a SID
     popular      the same, but the item with the largest weight comes first
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError, did_you_mean
 from ..progress import Progress
-from .crowded import places
+from .crowded import slots_of
 from .prefixes import prefix_numbers
 from .spread import Costs, Integers, deal_out
 
@@ -69,7 +69,7 @@ def policy_named(name: str | Policy, capacity: int | None = None) -> Policy:
 
 @dataclass(frozen=True, eq=False)
 class Occupied:
-    """The places that are given: codes (m, levels) and slots (m,), the place of each item in the list of its SID.
+    """The SIDs that are taken: codes (m, levels) and slots (m,), the index of each item among the items of its SID.
 
     It must contain every published item that has all tokens but the last in common with a new one; others are ignored.
     """
@@ -79,9 +79,9 @@ class Occupied:
 
     @classmethod
     def of(cls, codes: Any, sizes: Sequence[int]) -> Occupied:
-        """Items without noted slots: places are counted in their order."""
+        """Items without noted slots, which are counted in their order."""
         array = np.asarray(codes, np.int32).reshape(-1, len(sizes))
-        return cls(array, places(prefix_numbers(array, sizes)[-1]))
+        return cls(array, slots_of(prefix_numbers(array, sizes)[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Resolved:
     """What a policy made of codes (n, levels).
 
     codes        the same but for last tokens of items that moved
-    slots        (n,) the place in the list of the SID, from 0, after those that are taken
+    slots        (n,) the index among the items of the SID, from 0, after those that are taken
     moved        (n,) whether the last token changed
     shared       items beyond the capacity of their SID: their prefix has no room left, or nothing may move
     cost         the sum of what moving added, in units of what the last level minimises
@@ -151,16 +151,16 @@ def _slots(codes: NDArray[np.int32], sizes: Sequence[int], before: Occupied, ord
     number = prefix_numbers(np.concatenate([before.codes, codes]), sizes)[-1]
     old, new = number[: len(before.codes)], number[len(before.codes) :]
     if not len(old):
-        return places(new, order)
+        return slots_of(new, order)
     known, where = np.unique(old, return_inverse=True)
     last = np.full(len(known), -1, np.int64)
     np.maximum.at(last, where.ravel(), np.asarray(before.slots, np.int64))
     at = np.minimum(np.searchsorted(known, new), len(known) - 1)
-    return places(new, order) + np.where(known[at] == new, last[at] + 1, 0)
+    return slots_of(new, order) + np.where(known[at] == new, last[at] + 1, 0)
 
 
 def _relevant(codes: NDArray[np.int32], sizes: Sequence[int], taken: Occupied | None) -> Occupied:
-    """The taken places under the prefixes of these codes."""
+    """What is taken under the prefixes of these codes."""
     levels = len(sizes)
     if taken is None or not len(taken.codes):
         return Occupied(np.empty((0, levels), np.int32), np.empty(0, np.int64))

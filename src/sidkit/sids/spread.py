@@ -122,7 +122,7 @@ def _choose(costs: Floats, own: Codes, room: Integers, together: Together | None
 
 
 def _greedy(added: Floats, own: Codes, room: Integers, stay: bool) -> Codes:
-    """Row after row takes the nearest code with room, and its place; rows for which there is none stay.
+    """Row after row takes the nearest code with room; rows for which there is none stay.
 
     stay: rows whose own code has room keep it first.
     """
@@ -139,20 +139,20 @@ def _greedy(added: Floats, own: Codes, room: Integers, stay: bool) -> Codes:
 
 
 def _take(room: Integers, code: Any) -> bool:
-    """Take a place of a code, if it has one."""
+    """Reduce the room of a code by one, if it has any."""
     has = bool(room[code] > 0)
     room[code] -= has
     return has
 
 
 def _least(added: Floats, own: Codes, room: Integers) -> Codes:
-    """The exact assignment: every row a place; or, with more rows than places, every place a row; the others stay."""
+    """The exact assignment: a code for every row or, with more rows than room, a row for all room; the others stay."""
     from scipy.optimize import linear_sum_assignment
 
     columns = np.repeat(np.arange(len(room)), np.minimum(room, len(own)))
     out = own.copy()
-    row, place = linear_sum_assignment(added[:, columns])
-    out[row] = columns[place]
+    row, column = linear_sum_assignment(added[:, columns])
+    out[row] = columns[column]
     return out
 
 

@@ -1,4 +1,4 @@
-"""Entropic transport of the items of a prefix to the free places of its last codes, rounded to whole items."""
+"""Entropic transport of the items of a prefix to the room of its last codes, rounded to whole items."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARPNESS = 0.05  # the temperature, in standard deviations of the costs
 def rounded_transport(added: NDArray[np.float64], own: NDArray[np.int32], room: NDArray[np.int64]) -> NDArray[np.int32]:
     """A code for every row of costs (n, K): the largest share of its plan that still has room, surest rows first.
 
-    room: (K,) places of each code. Rows for which no place is left stay where they are.
+    room: (K,) items that each code can take. Rows for which no room is left keep their code.
     """
     out = own.copy()
     columns = np.flatnonzero(room > 0)

@@ -1,4 +1,4 @@
-"""The semantic IDs of a catalogue: published items keep theirs, new ones are placed by a collision policy."""
+"""The semantic IDs of a catalogue: published items keep theirs, new ones get theirs by a collision policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..sids.table import SidTable
     from .tokenizer import FittedTokenizer
 
-__all__ = ["ROOM", "Settled", "default_policy", "published_places", "settle"]
+__all__ = ["ROOM", "Settled", "default_policy", "published_slots", "settle"]
 
 ROOM = 256  # values of the counter
 
@@ -55,9 +55,9 @@ def settle(
     rows: NDArray[np.int64] | None = None,
     progress: Progress | None = None,
 ) -> Settled:
-    """Place the items `ids` with the codes (n, tokens) of rows X by a policy.
+    """Give SIDs to the items `ids` with the codes (n, tokens) of rows X by a policy.
 
-    published   items that keep their SIDs; those that are not among `ids` keep their places as well
+    published   items that keep their SIDs; those that are not among `ids` keep their slots as well
     weights     (n,) popularity, for the policy 'popular'
     room        values of the counter, for the policy 'counter'
     rows        (n,) the row of X of every item, where these are not the rows of X in order
@@ -65,7 +65,7 @@ def settle(
     out, sizes = np.array(codes, np.int32), tuple(fitted.sizes)
     taken, row = None, np.full(len(out), -1)
     if published is not None:
-        taken, row = published_places(published, sizes), match(ids, published.ids)
+        taken, row = published_slots(published, sizes), match(ids, published.ids)
         room = published.sizes[-1] if has_counter(published, sizes) else room
     new = np.flatnonzero(row < 0)
     weights = None if weights is None else np.asarray(weights)[new]
@@ -86,8 +86,8 @@ def has_counter(published: SidTable, sizes: Sequence[int]) -> bool:
     return len(published.sizes) == len(sizes) + 1 and published.sizes[:-1] == tuple(sizes)
 
 
-def published_places(published: SidTable, sizes: Sequence[int]) -> Occupied:
-    """The places of published items. A counter, where they have one, is the slot; else places are counted in order."""
+def published_slots(published: SidTable, sizes: Sequence[int]) -> Occupied:
+    """SIDs and slots of published items. The slot is their counter, if they have one; else it is counted in order."""
     if has_counter(published, sizes):
         return Occupied(published.codes[:, :-1], published.codes[:, -1].astype(np.int64))
     if published.sizes != tuple(sizes):

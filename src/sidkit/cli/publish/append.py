@@ -129,6 +129,6 @@ def _print(registry: str, done: "Appended", policy: "Policy") -> None:
         print(f"policy {policy.name}: {moved}, at a cost of {done.cost:.4g}")
     if done.shared:
         words = "share their SID with others" if policy.capacity == 1 else f"are beyond {policy.capacity} per SID"
-        print(f"policy {policy.name}: {count_of(done.shared, 'new item')} {words}, each at a place of its own")
+        print(f"policy {policy.name}: {count_of(done.shared, 'new item')} {words}, each with a slot of its own")
     if done.generation is not None:
         print(f"next: {command_line('publish', 'export', registry, '-o', 'published/')}")

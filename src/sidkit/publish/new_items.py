@@ -1,4 +1,4 @@
-"""A place for every new item: its SID, and its number among the items of that SID (slot).
+"""New items of a registry: each gets a SID, and its index among the items of that SID (slot).
 
 Policies that move nothing are one statement of the database. Others read what is published under the prefixes of the
 new items, and choose other last tokens (`sids/policies.py`).
@@ -19,15 +19,15 @@ from ..sids.policies import Occupied, Policy, Resolved
 if TYPE_CHECKING:
     from .registry import Registry
 
-__all__ = ["Placed", "Resolver", "place", "require_resolver"]
+__all__ = ["NewItems", "Resolver", "publish_new", "require_resolver"]
 
-# (codes of new items, their row numbers in what is appended, what is published) -> their places
+# (codes of new items, their rows in what is appended, what is published) -> their SIDs and slots
 Resolver = Callable[[NDArray[np.int32], NDArray[np.int64], Occupied], Resolved]
 
 
 @dataclass(frozen=True)
-class Placed:
-    """What a policy did to the new items."""
+class NewItems:
+    """The counts of new items, by what the policy did to them."""
 
     moved: int  # those with another last token
     shared: int  # those beyond the capacity of their SID
@@ -43,32 +43,32 @@ def require_resolver(policy: Policy, resolver: Resolver | None) -> None:
         )
 
 
-def place(registry: Registry, ids: str, policy: Policy, resolver: Resolver | None, number: int) -> Placed:
+def publish_new(registry: Registry, ids: str, policy: Policy, resolver: Resolver | None, number: int) -> NewItems:
     """Write the items of `incoming` to `published`, as this generation; inside a transaction."""
     database = registry.database
-    with database.temporary("placed", item=ids, sid=registry.keys.kind, slot="whole"):
+    with database.temporary("resolved", item=ids, sid=registry.keys.kind, slot="whole"):
         if policy.needs_costs and resolver is not None:
             resolved = _resolve(registry, resolver)
-            placed = Placed(int(resolved.moved.sum()), resolved.shared, resolved.cost)
+            counts = NewItems(int(resolved.moved.sum()), resolved.shared, resolved.cost)
         else:
             taken = "SELECT max(p.slot) + 1 FROM published p WHERE p.sid = i.sid"
             rank = "row_number() OVER (PARTITION BY i.sid ORDER BY i.row) - 1"
-            database.run(f"INSERT INTO placed SELECT i.item, i.sid, coalesce(({taken}), 0) + {rank} FROM incoming i")
-            shared = database.rows("SELECT count(*) FROM placed WHERE slot >= ?", policy.capacity)
-            placed = Placed(0, int(shared[0][0]), 0.0)
-        database.run(f"INSERT INTO published SELECT item, sid, slot, {number:d} FROM placed ORDER BY item")
-    return placed
+            database.run(f"INSERT INTO resolved SELECT i.item, i.sid, coalesce(({taken}), 0) + {rank} FROM incoming i")
+            shared = database.rows("SELECT count(*) FROM resolved WHERE slot >= ?", policy.capacity)
+            counts = NewItems(0, int(shared[0][0]), 0.0)
+        database.run(f"INSERT INTO published SELECT item, sid, slot, {number:d} FROM resolved ORDER BY item")
+    return counts
 
 
 def _resolve(registry: Registry, resolver: Resolver) -> Resolved:
-    """Fill `placed` by a policy that may move items."""
+    """Fill `resolved` by a policy that may move items."""
     database, items, rows, sids = registry.database, list[Any](), list[int](), list[Any]()
     for batch in database.stream("SELECT item, row, sid FROM incoming ORDER BY row"):
         for column, values in zip((items, rows, sids), zip(*batch, strict=True), strict=True):
             column.extend(values)
     codes = registry.keys.codes_of(sids)
     resolved = resolver(codes, np.array(rows, np.int64), _occupied(registry, codes))
-    database.fill("placed", (items, registry.keys.of(resolved.codes), resolved.slots.tolist()))
+    database.fill("resolved", (items, registry.keys.of(resolved.codes), resolved.slots.tolist()))
     return resolved
 
 
