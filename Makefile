@@ -3,9 +3,6 @@ PYTHON ?= python3
 VENV   ?= .venv
 UV      = UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q -p $(VENV)/bin/python -c constraints.txt
 
-export OMP_WAIT_POLICY ?= PASSIVE
-export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_FP16
-
 .PHONY: demo test lint docs check clean
 
 demo: $(VENV)/core

@@ -133,6 +133,10 @@ ours.save("shop.encoder")
 again = encoder.load("shop.encoder")
 np.testing.assert_allclose(again.embed(["red"], query=True), ours.embed(["mug red"]), atol=1e-6)
 assert encoder.choose("tiny", d=3).embed(["red"]).shape == (1, 3)
+model.bfloat16().save("half")
+half = encoder.choose("half")
+assert {str(weight.dtype) for weight in half._model.parameters()} == {"torch.float32"}
+np.testing.assert_allclose(half.embed(["red shoes"]), rows[:1], atol=1e-2)
 try:
     encoder.choose("no-such-model")
 except InputError as error:

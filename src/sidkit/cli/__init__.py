@@ -9,6 +9,7 @@ inputs.py            the files that commands read
 outputs.py           the files that commands write, checked before the work
 printing.py, print_NAME.py   tables
 terminal.py          progress bars
+waiting.py           how threads wait
 reference.py         docs/cli.md, generated from the commands
 """
 

@@ -11,6 +11,7 @@ from .. import __version__
 from ..errors import SidkitError
 from .commands import register
 from .outputs import print_replaced
+from .waiting import let_threads_sleep
 
 INTERRUPTED = 130  # the exit code that shells give a process stopped by Ctrl-C
 
@@ -45,6 +46,7 @@ def _exit_code(code: int) -> int:
 
 def main() -> None:
     """Run the command line; errors become one line and an exit code, never a traceback."""
+    let_threads_sleep()
     usage_error = typer.BadParameter.__mro__[2]  # click's base exception, wherever this Typer keeps click
     try:
         print_replaced(say=False)

@@ -27,6 +27,7 @@ from ..data.listing import files_of, readable
 from ..data.sequences import Sequences
 from ..data.source import id_name_of
 from ..data.write import write_vectors
+from ..engine.threads import one_blas_thread
 from ..errors import InputError, SpecError
 from ..files.address import Location, for_arrow
 from ..geometry import unit
@@ -39,6 +40,7 @@ FAINT = 1e-6  # of the longest vector: shorter ones are rounding errors
 KEY = b"sidkit.blend"
 PART = 1 << 15  # rows written at a time
 LARGEST_WEIGHT = 1e6
+SMALL = 1 << 24  # numbers of the vectors up to which one thread multiplies about as fast as several
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]
@@ -113,7 +115,8 @@ def _leading(matrix: Any, d: int, note: Callable[[str], None]) -> tuple[Floats, 
 
     start = np.random.default_rng(0).uniform(0.5, 1.5, matrix.shape[0])
     restarts = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # random vectors of ARPACK's restarts
-    values, vectors = eigsh(Counted(matrix.dtype, matrix.shape), k=d, which="LM", v0=start, **restarts)
+    with one_blas_thread(matrix.shape[0] * d <= SMALL):
+        values, vectors = eigsh(Counted(matrix.dtype, matrix.shape), k=d, which="LM", v0=start, **restarts)
     return vectors, np.abs(values)
 
 

@@ -35,7 +35,9 @@ class Sentence(Encoder):
     def _load(self, device: str | None) -> Any:
         library = need("sentence_transformers", EXTRA, f"embedding with {self.model}")
         try:
-            return library.SentenceTransformer(self.model, device=device, truncate_dim=self._truncate)
+            model = library.SentenceTransformer(self.model, device=device, truncate_dim=self._truncate)
+            # Some processors advertise bfloat16 and crash on it; weights may be stored in it.
+            return model.float() if model.device.type == "cpu" else model
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().split("\n")[0][:200]
             raise InputError(

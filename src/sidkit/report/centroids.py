@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.threads import one_blas_thread
 from ..errors import SpecError, need
 
 __all__ = ["METHODS", "joint_map"]
@@ -48,9 +49,8 @@ def _sample(book: NDArray[np.float64], most: int, rng: np.random.Generator) -> N
 
 def _tsne(x: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     manifold = need("sklearn.manifold", "report", "the t-SNE map")
-    threads = need("threadpoolctl", "report", "the t-SNE map")
     model = manifold.TSNE(perplexity=min(30.0, (len(x) - 1) / 3), init="pca", random_state=seed)
-    with threads.threadpool_limits(1):  # the points are too few for two threads, and waiting threads cost time
+    with one_blas_thread():  # the points are too few for two
         points = model.fit_transform(x)
     return np.asarray(points, np.float64)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.arrays import like
+from ..engine.threads import one_blas_thread
 from ..errors import SpecError
 from ..files.folder import require_array
 from ..geometry import Array, squared_length
@@ -22,6 +23,8 @@ from .product import FittedProduct, block_columns, blocks, check_sizes, hard_sum
 from .stage import FitContext
 
 __all__ = ["OPQ", "procrustes"]
+
+SMALL = 512  # dimensions up to which one thread multiplies and factorises as fast as several
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,10 @@ class OPQ:
         return *out, squared_length(y).sum().reshape(1)
 
     def update(self, clusters: FittedProduct, sums: Sums) -> FittedProduct:
+        with one_blas_thread(len(np.asarray(clusters.rotation)) <= SMALL):
+            return self._updated(clusters, sums)
+
+    def _updated(self, clusters: FittedProduct, sums: Sums) -> FittedProduct:
         mass, total = [np.asarray(m) for m in sums[:-1:2]], [np.asarray(t) for t in sums[1:-1:2]]
         turn, cut = np.asarray(clusters.rotation), blocks(total[0].shape[1], len(self.sizes))
         books = tuple(
