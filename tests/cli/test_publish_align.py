@@ -58,3 +58,30 @@ def test_what_cannot_be_aligned_is_refused(fits):
     words = ("publish", "align", "old", "new", "items.npy", "-o", "x", "--sids", "strange.parquet")
     assert "no item of strange.parquet has an embedding" in command(*words, cwd=fits, check=1)
     assert "8-dimensional" in command("publish", "align", "old", "new", "wide.npy", "-o", "x", cwd=fits, check=1)
+
+
+def test_a_fit_from_the_old_tokenizer_keeps_to_its_budget(fits):
+    X = np.load(fits / "items.npy")
+    np.save(fits / "more.npy", np.concatenate([X, X[:100] + 0.5]))
+    words = ("fit", "more.npy", "-o", "warm", "--from", "old", "--churn", "0.02")
+    facts = json.loads(command(*words, "--json", cwd=fits))["from"]
+    assert facts["changed"] <= 0.02
+    before, after = (sidkit.load(fits / name).encode(fits / "more.npy") for name in ("old", "warm"))
+    assert (before != after).any(axis=1).mean() == pytest.approx(facts["changed"])
+    printed = command(*words, cwd=fits)
+    assert "from old: " in printed
+    assert "of the rows have another SID" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--from", "old", "--sizes", "4-4-4"), "leave out recipe, sizes and other options"),
+        (("--churn", "0.1"), "name that with --from"),
+        (("--from", "old", "--ray", "local"), "cannot be combined with --ray"),
+        (("--from", "old", "--churn", "2"), "a share between 0 and 1"),
+        (("--from", "gone"), "no such model folder: gone"),
+    ],
+)
+def test_bad_starts_are_refused(fits, words, message):
+    assert message in command("fit", "items.npy", "-o", "x", *words, cwd=fits, check=1)

@@ -1,9 +1,11 @@
 """sidkit fit: a tokenizer from embeddings."""
 
 import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +16,9 @@ from .options import BadRows, BadRowsOption, Column, Device, Force, IdColumn, Js
 from .outputs import require_folder
 from .parsing import read_options, read_sizes, tokenizer_of
 from .ray import Cpus, Ray, Workers, list_left_out, require_ray, rows_on_ray
+
+if TYPE_CHECKING:
+    from ..tokenizer.tokenizer import FittedTokenizer
 
 
 def fit(
@@ -45,6 +50,13 @@ def fit(
             "--spec", help="A file with a spec from `sidkit show`, instead of a recipe; - reads standard input"
         ),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", help="A tokenizer to fit again, from its codebooks and with its recipe", metavar="PATH"),
+    ] = None,
+    churn: Annotated[
+        float | None, typer.Option("--churn", help="With --from, the largest share of rows that may get another SID")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same tokenizer")] = 0,
     queries: Queries = None,
     roles: Roles = None,
@@ -69,17 +81,26 @@ def fit(
     Queries can be fitted with the items, so that both have SIDs by the same codebooks; the figures count items alone:
 
     sidkit fit items.parquet --queries queries.parquet --repeats train_records -o tok-shared/
+
+    A catalogue that has changed can be fitted from its old tokenizer, so that few items get another SID:
+
+    sidkit fit items.parquet --from tok/ --churn 0.05 -o tok-next/
     """
     from ..data.source import chosen_columns
     from ..files.unfinished import Unfinished
     from ..rows.run_report import describe_run, ran_on
     from ..tokenizer.card import facts_of
     from ..tokenizer.store import check_target
+    from ..tokenizer.warm import fit_from
     from .printing import command_line, print_quality
     from .terminal import Terminal
 
     named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
-    tokenizer = tokenizer_of(recipe, {key: value for key, value in named.items() if value is not None}, spec)
+    chosen = {key: value for key, value in named.items() if value is not None}
+    old = None if start is None else _old(start, recipe, chosen, spec, ray)
+    if churn is not None and old is None:
+        raise SpecError("--churn is for a fit from an old tokenizer; name that with --from")
+    tokenizer = tokenizer_of(recipe, chosen, spec) if old is None else old.spec
     files = joint_roles(embeddings, queries, roles, repeats)
     if ray is not None and len(files) > 1:
         raise SpecError("--ray fits one file of embeddings; leave out --ray to fit items and queries together")
@@ -96,8 +117,14 @@ def fit(
             notes.add("items", files["items"], chosen_columns(source.source))
             list_left_out(source, output)
         unfinished = stack.enter_context(Unfinished(output, resume))
-        fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
-        fitted = replace(fitted, facts=facts_of(fitted) | {"embeddings": str(files["items"])})
+        named_in = {"embeddings": str(files["items"])}
+        if old is None:
+            fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
+            fitted = replace(fitted, facts=facts_of(fitted) | named_in)
+        else:
+            made = fit_from(old, source, churn, seed, device, progress, unfinished)
+            warm = {"tokenizer": str(start), "digest": old.digest, **made.facts}
+            fitted = replace(made.fitted, facts={**made.fitted.facts, **named_in, "from": warm})
         fitted.save(output)
     facts, ran = dict(fitted.facts), ran_on(fitted.fitted_rows)
     if as_json:
@@ -106,6 +133,8 @@ def fit(
         return
     notes.print()
     print_quality(facts["quality"], fitted.sizes)
+    if "from" in facts:
+        print(f"\n{_describe_start(facts['from'])}")
     if "roles" in facts:
         print(f"\n{describe_roles(facts['roles'])}")
     if ran:
@@ -113,3 +142,26 @@ def fit(
     same = {"--id-column": id_column, "--column": column, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
     following = command_line("encode", output, files["items"], "-o", "sids.parquet", options=same)
     print(f"\nwrote {output}; next: {following}")
+
+
+def _old(start: Path, recipe: str, options: dict[str, Any], spec: str | None, ray: str | None) -> "FittedTokenizer":
+    """The tokenizer of --from; an error beside options that it decides."""
+    from ..tokenizer.tokenizer import load
+    from ..tokenizer.warm import warm_starts
+
+    if options or spec is not None or recipe != "prq-kmeans":
+        raise SpecError("--from fits the recipe of the old tokenizer again; leave out recipe, sizes and other options")
+    if ray is not None:
+        raise SpecError("--from fits on one machine; it cannot be combined with --ray")
+    old = load(start)
+    warm_starts(old)
+    return old
+
+
+def _describe_start(facts: Mapping[str, Any]) -> str:
+    """How far the fit went from the old tokenizer."""
+    levels = ", ".join(f"{share:.1%}" for share in facts["prefixes"])
+    went = (
+        "" if facts["t"] == 1 else f", after {facts['t']:.1%} of the way to a refit, to keep to {facts['budget']:.1%}"
+    )
+    return f"from {facts['tokenizer']}: {facts['changed']:.1%} of the rows have another SID (prefixes: {levels}){went}"

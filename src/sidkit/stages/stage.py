@@ -129,12 +129,13 @@ class FitContext:
     progress: Progress = field(default_factory=Silent)
     device: str = "auto"
     checkpoint: Checkpoint | None = None  # the states of unfinished work
+    starts: Mapping[int, NDArray[Any]] | None = None  # level -> the centroids (K, d) that start its codebook
 
     def seed_of(self, level: int) -> tuple[int, int]:
         return self.seed, level
 
     def start_rows(self, rows: Rows, size: int, level: int) -> NDArray[Any]:
-        """The rows that start a codebook of this size: those requested, or a draw with the seed of this level.
+        """The rows that start a codebook of this size: those requested or given, or a draw with the level's seed.
 
         A draw takes distinct rows first, and zero rows last: of two equal centroids one would stay empty.
         """
@@ -142,11 +143,19 @@ class FitContext:
         requested = self.requested_rows(n, size, level)
         if requested is not None:
             return rows.take(requested)
+        if self.starts is not None and level in self.starts:
+            return self._given(level, (size, rows.shape[1]))
         x, distinct = _distinct_first(rows.sample(min(n, drawn), self.seed_of(level)))
         while distinct < size and drawn < n:  # most rows are copies
             drawn *= 4
             x, distinct = _distinct_first(rows.sample(min(n, drawn), self.seed_of(level)))
         return x[:size]
+
+    def _given(self, level: int, shape: tuple[int, int]) -> NDArray[Any]:
+        given = np.asarray((self.starts or {})[level])
+        if given.shape != shape:
+            raise SpecError(f"level {level + 1} needs {shape[0]} centroids of {shape[1]} dimensions, not {given.shape}")
+        return given
 
     def check_starts(self, n: int, sizes: Sequence[int], level: int) -> int:
         """An error unless n rows can start codebooks of these sizes, from this level on; else the next level."""

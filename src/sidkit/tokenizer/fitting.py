@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,7 +77,9 @@ def _require_fittable(stages: Sequence[Stage], shape: tuple[int, int], run: FitC
 def _identity(stages: Sequence[Stage], run: FitContext, data: str) -> str:
     """What must be unchanged for a fit to resume."""
     init = None if run.init is None else [None if rows is None else np.asarray(rows).tolist() for rows in run.init]
-    return json.dumps([to_plain(stages), run.seed, init, data])
+    given = sorted((run.starts or {}).items())
+    starts = [[level, sha256(np.ascontiguousarray(array).tobytes()).hexdigest()] for level, array in given]
+    return json.dumps([to_plain(stages), run.seed, init, data, *([starts] if starts else [])])
 
 
 def _fit_or_restore(stage: Stage, rows: Rows, run: FitContext, key: str) -> Fitted:

@@ -60,6 +60,7 @@ class Tokenizer:
         device: str = "auto",
         progress: Progress | bool | None = None,
         checkpoint: str | Path | None = None,
+        starts: Mapping[int, NDArray[Any]] | None = None,
     ) -> FittedTokenizer:
         """Fit to embeddings: an array, a tensor, a path, Rows, or a frame or a column of pandas, polars or Arrow.
 
@@ -68,11 +69,12 @@ class Tokenizer:
                      reproducible against any other implementation
         checkpoint   a folder for finished stages and, once a minute, the state of an unfinished one: a fit that was
                      killed and is called again ends as if it had never stopped
+        starts       level -> centroids (K, d) that start its codebook, for a refit (`tokenizer/warm.py`)
         """
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
         with shown(progress) as report:
-            run = FitContext(int(seed), init, report, device)
+            run = FitContext(int(seed), init, report, device, starts=starts)
             fit = fit_stages(self.stages, X, run, checkpoint)
         d, dtype, fingerprint = fit.rows.shape[1], np.dtype(fit.rows.dtype).name, fit.data_fingerprint
         return FittedTokenizer(
