@@ -88,11 +88,11 @@ def fit(
     """
     from ..data.source import chosen_columns
     from ..files.unfinished import Unfinished
-    from ..rows.run_report import describe_run, ran_on
+    from ..rows.run_report import ran_on
     from ..tokenizer.card import facts_of
     from ..tokenizer.store import check_target
     from ..tokenizer.warm import fit_from
-    from .printing import command_line, print_quality
+    from .printing import command_line
     from .terminal import Terminal
 
     named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
@@ -117,14 +117,14 @@ def fit(
             notes.add("items", files["items"], chosen_columns(source.source))
             list_left_out(source, output)
         unfinished = stack.enter_context(Unfinished(output, resume))
-        named_in = {"embeddings": str(files["items"])}
         if old is None:
             fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
-            fitted = replace(fitted, facts=facts_of(fitted) | named_in)
+            about = facts_of(fitted)
         else:
             made = fit_from(old, source, churn, seed, device, progress, unfinished)
-            warm = {"tokenizer": str(start), "digest": old.digest, **made.facts}
-            fitted = replace(made.fitted, facts={**made.fitted.facts, **named_in, "from": warm})
+            fitted = made.fitted
+            about = {**fitted.facts, "from": {"tokenizer": str(start), "digest": old.digest, **made.facts}}
+        fitted = replace(fitted, facts=about | {"embeddings": str(files["items"])})
         fitted.save(output)
     facts, ran = dict(fitted.facts), ran_on(fitted.fitted_rows)
     if as_json:
@@ -132,13 +132,7 @@ def fit(
         print(json.dumps(result | facts | notes.field()))
         return
     notes.print()
-    print_quality(facts["quality"], fitted.sizes)
-    if "from" in facts:
-        print(f"\n{_describe_start(facts['from'])}")
-    if "roles" in facts:
-        print(f"\n{describe_roles(facts['roles'])}")
-    if ran:
-        print(f"\n{describe_run(ran)}")
+    _print_fit(facts, fitted.sizes, ran)
     same = {"--id-column": id_column, "--column": column, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
     following = command_line("encode", output, files["items"], "-o", "sids.parquet", options=same)
     print(f"\nwrote {output}; next: {following}")
@@ -158,10 +152,21 @@ def _old(start: Path, recipe: str, options: dict[str, Any], spec: str | None, ra
     return old
 
 
+def _print_fit(facts: Mapping[str, Any], sizes: tuple[int, ...], ran: Mapping[str, Any]) -> None:
+    from ..rows.run_report import describe_run
+    from .printing import print_quality
+
+    print_quality(facts["quality"], sizes)
+    if "from" in facts:
+        print(f"\n{_describe_start(facts['from'])}")
+    if "roles" in facts:
+        print(f"\n{describe_roles(facts['roles'])}")
+    if ran:
+        print(f"\n{describe_run(ran)}")
+
+
 def _describe_start(facts: Mapping[str, Any]) -> str:
     """How far the fit went from the old tokenizer."""
     levels = ", ".join(f"{share:.1%}" for share in facts["prefixes"])
-    went = (
-        "" if facts["t"] == 1 else f", after {facts['t']:.1%} of the way to a refit, to keep to {facts['budget']:.1%}"
-    )
+    went = f", {facts['t']:.1%} of the way to a refit, to keep to {facts['budget']:.1%}" if facts["t"] < 1 else ""
     return f"from {facts['tokenizer']}: {facts['changed']:.1%} of the rows have another SID (prefixes: {levels}){went}"
