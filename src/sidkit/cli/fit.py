@@ -18,6 +18,7 @@ from .parsing import read_options, read_sizes, tokenizer_of
 from .ray import Cpus, Ray, Workers, list_left_out, require_ray, rows_on_ray
 
 if TYPE_CHECKING:
+    from ..progress import Progress
     from ..tokenizer.tokenizer import FittedTokenizer
 
 
@@ -91,15 +92,12 @@ def fit(
     from ..rows.run_report import ran_on
     from ..tokenizer.card import facts_of
     from ..tokenizer.store import check_target
-    from ..tokenizer.warm import fit_from
     from .printing import command_line
     from .terminal import Terminal
 
     named = {"sizes": read_sizes(sizes), "top_k": top_k, "beta": beta, "iterations": iterations} | read_options(option)
     chosen = {key: value for key, value in named.items() if value is not None}
-    old = None if start is None else _old(start, recipe, chosen, spec, ray)
-    if churn is not None and old is None:
-        raise SpecError("--churn is for a fit from an old tokenizer; name that with --from")
+    old = _old(start, churn, recipe, chosen, spec, ray)
     tokenizer = tokenizer_of(recipe, chosen, spec) if old is None else old.spec
     files = joint_roles(embeddings, queries, roles, repeats)
     if ray is not None and len(files) > 1:
@@ -119,12 +117,10 @@ def fit(
         unfinished = stack.enter_context(Unfinished(output, resume))
         if old is None:
             fitted = tokenizer.fit(source, seed=seed, device=device, progress=progress, checkpoint=unfinished)
-            about = facts_of(fitted)
+            fitted = replace(fitted, facts=facts_of(fitted))
         else:
-            made = fit_from(old, source, churn, seed, device, progress, unfinished)
-            fitted = made.fitted
-            about = {**fitted.facts, "from": {"tokenizer": str(start), "digest": old.digest, **made.facts}}
-        fitted = replace(fitted, facts=about | {"embeddings": str(files["items"])})
+            fitted = _fit_from(old, start, churn, source, seed, device, progress, unfinished)
+        fitted = replace(fitted, facts={**fitted.facts, "embeddings": str(files["items"])})
         fitted.save(output)
     facts, ran = dict(fitted.facts), ran_on(fitted.fitted_rows)
     if as_json:
@@ -138,11 +134,17 @@ def fit(
     print(f"\nwrote {output}; next: {following}")
 
 
-def _old(start: Path, recipe: str, options: dict[str, Any], spec: str | None, ray: str | None) -> "FittedTokenizer":
-    """The tokenizer of --from; an error beside options that it decides."""
+def _old(
+    start: Path | None, churn: float | None, recipe: str, options: dict[str, Any], spec: str | None, ray: str | None
+) -> "FittedTokenizer | None":
+    """The tokenizer of --from, if there is one; an error beside options that it decides."""
     from ..tokenizer.tokenizer import load
     from ..tokenizer.warm import warm_starts
 
+    if start is None:
+        if churn is not None:
+            raise SpecError("--churn is for a fit from an old tokenizer; name that with --from")
+        return None
     if options or spec is not None or recipe != "prq-kmeans":
         raise SpecError("--from fits the recipe of the old tokenizer again; leave out recipe, sizes and other options")
     if ray is not None:
@@ -150,6 +152,24 @@ def _old(start: Path, recipe: str, options: dict[str, Any], spec: str | None, ra
     old = load(start)
     warm_starts(old)
     return old
+
+
+def _fit_from(
+    old: "FittedTokenizer",
+    start: Path | None,
+    churn: float | None,
+    source: Any,
+    seed: int,
+    device: str,
+    progress: "Progress",
+    unfinished: Path,
+) -> "FittedTokenizer":
+    """The refit of --from, with what changed among its facts."""
+    from ..tokenizer.warm import fit_from
+
+    made = fit_from(old, source, churn, seed, device, progress, unfinished)
+    facts = {"tokenizer": str(start), "digest": old.digest, **made.facts}
+    return replace(made.fitted, facts={**made.fitted.facts, "from": facts})
 
 
 def _print_fit(facts: Mapping[str, Any], sizes: tuple[int, ...], ran: Mapping[str, Any]) -> None:
