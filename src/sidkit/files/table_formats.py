@@ -20,9 +20,7 @@ import pyarrow.parquet as pq
 from .address import Location, replacing
 from .text_notes import DELIMITERS, JSON_LINES, beside, digest_of, is_text_table, notes_of
 
-__all__ = ["TABLE_ENDINGS", "table_writer", "write_table"]
-
-TABLE_ENDINGS = (".parquet", *DELIMITERS, JSON_LINES[0])
+__all__ = ["table_writer", "write_table"]
 
 
 @contextmanager

@@ -5,7 +5,7 @@
     nearest      the first item of a SID keeps it, each other one takes the nearest free code of the last level
     capacity     the same with up to `capacity` items on a SID
     popular      the same, but the item with the largest weight comes first
-    least-cost   last codes are dealt out under each prefix at the least total cost, an exact assignment
+    least-cost   last codes are assigned under each prefix at the least total cost, exactly
     sinkhorn     the same by entropic transport, as LC-Rec parts items, then rounded to whole items
 
 All tokens but the last always stay, so prefixes keep their meaning. What is published stays where it is (`Occupied`).
@@ -24,7 +24,7 @@ from ..errors import InputError, SpecError, did_you_mean
 from ..progress import Progress
 from .crowded import slots_of
 from .prefixes import prefix_numbers
-from .spread import Costs, Integers, deal_out
+from .spread import Costs, Integers, assign_last_tokens
 
 __all__ = ["POLICIES", "Occupied", "Policy", "Resolved", "policy_named", "resolve", "with_counter"]
 
@@ -129,10 +129,12 @@ def resolve(
         return Resolved(array, slots, np.zeros(len(array), bool), int((slots >= 1).sum()))
     if costs is None:
         raise SpecError(f"the policy {policy.name!r} moves items to other codes; it needs what each code costs")
-    dealt = deal_out(array, sizes, costs, policy.name, policy.capacity, before.codes, order, progress)
-    slots = _slots(dealt.codes, sizes, before, order)
-    moved = dealt.codes[:, -1] != array[:, -1]
-    return Resolved(dealt.codes, slots, moved, int((slots >= policy.capacity).sum()), dealt.cost, dealt.greedy_cost)
+    assigned = assign_last_tokens(array, sizes, costs, policy.name, policy.capacity, before.codes, order, progress)
+    slots = _slots(assigned.codes, sizes, before, order)
+    moved = assigned.codes[:, -1] != array[:, -1]
+    return Resolved(
+        assigned.codes, slots, moved, int((slots >= policy.capacity).sum()), assigned.cost, assigned.greedy_cost
+    )
 
 
 def with_counter(

@@ -1,7 +1,7 @@
 """Items that would share a semantic ID take free codes of the last level.
 
 Nearest centroids give several items one SID while most codes under their prefix stay unused. Under each prefix the last
-tokens can be dealt out: to one item after the other (greedy), or to all at the least total cost (an assignment).
+tokens are assigned again: to one item after the other (greedy), or to all at the least total cost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..progress import Progress, Silent
 from .crowded import Crowd, crowded
 from .transport import rounded_transport
 
-__all__ = ["TOGETHER", "Costs", "Dealt", "deal_out", "spread_codes"]
+__all__ = ["Assignment", "Costs", "assign_last_tokens"]
 
 AT_ONCE = 1 << 22  # costs in memory at once: 32 MB
 
@@ -28,8 +28,8 @@ Costs = Callable[[Integers], Floats]  # row numbers (n,) -> (n, K), the cost of 
 
 
 @dataclass(frozen=True, eq=False)
-class Dealt:
-    """New codes, what moving cost in sum and, where all rows of a prefix were dealt out, what greedy would have."""
+class Assignment:
+    """New codes, the total cost of moving and, where rows of a prefix are assigned together, that of greedy moves."""
 
     codes: Codes
     cost: float
@@ -44,17 +44,7 @@ class _Choice(NamedTuple):
     greedy_cost: float
 
 
-def spread_codes(codes: Any, sizes: Sequence[int], costs: Costs, progress: Progress | None = None) -> Codes:
-    """The codes (n, levels) with as many different SIDs as the last level has room for, at the least cost.
-
-    All tokens but the last stay. Under a prefix where items collide, the last tokens become those that
-    - are all different, or use all K codes of the last level if there are more than K items;
-    - have the least sum of costs.
-    """
-    return deal_out(codes, sizes, costs, "least-cost", progress=progress).codes
-
-
-def deal_out(
+def assign_last_tokens(
     codes: Any,
     sizes: Sequence[int],
     costs: Costs,
@@ -63,17 +53,17 @@ def deal_out(
     taken: NDArray[Any] | None = None,
     order: Integers | None = None,
     progress: Progress | None = None,
-) -> Dealt:
+) -> Assignment:
     """New last tokens for items beyond the capacity of their SID, under prefixes where there are any.
 
-    way        'least-cost' and 'sinkhorn' deal out all rows of such a prefix together; any other way is greedy: the
+    way        'least-cost' and 'sinkhorn' assign all rows of such a prefix together; any other way is greedy: the
                first `capacity` items of a SID stay, the others choose the nearest code with room, in this order
     taken      (m, levels) the SIDs of items that stay
     Items stay where their prefix has no room. Costs are requested for as many rows as AT_ONCE holds; of a prefix with
-    more (16,384 for 256 codes) only that many, the first, are dealt out together.
+    more (16,384 for 256 codes) only the first that fit are assigned together.
     """
     out, report = np.array(codes, np.int32), progress or Silent()
-    together = _TOGETHER.get(way)
+    together = TOGETHER.get(way)
     crowds = crowded(out, sizes, capacity, taken, order, everyone=together is not None)
     limit = max(sizes[-1], AT_ONCE // sizes[-1])
     report.start("spread", crowds.total)
@@ -89,7 +79,7 @@ def deal_out(
         report.advance(len(rows))
     if done < crowds.total:
         report.advance(crowds.total - done)
-    return Dealt(out, total, None if together is None else greedy_total)
+    return Assignment(out, total, None if together is None else greedy_total)
 
 
 def _batches(crowds: Iterable[Crowd], limit: int, cut: bool) -> Iterator[list[Crowd]]:
@@ -156,5 +146,5 @@ def _least(added: Floats, own: Codes, room: Integers) -> Codes:
     return out
 
 
-_TOGETHER: dict[str, Together] = {"least-cost": _least, "sinkhorn": rounded_transport}
-TOGETHER = tuple(_TOGETHER)  # the ways that deal out all rows of a prefix together
+# the ways that assign all rows of a prefix together
+TOGETHER: dict[str, Together] = {"least-cost": _least, "sinkhorn": rounded_transport}
