@@ -200,7 +200,7 @@ def test_addresses_that_hold_no_registry_are_refused(made, tmp_path, postgres):
     assert "file is not a database" in sidkit("publish", "list", "text.db", cwd=tmp_path, check=1)
     assert "a registry is a SQLite file on this machine" in sidkit("publish", "list", "s3://x/y.db", check=1)
     assert "holds no registry" in sidkit("publish", "list", f"{postgres}&schema=nothing", check=1)
-    assert "is no name for a schema" in sidkit("publish", "list", f"{postgres}&schema=a;b", check=1)
+    assert "is not a name for a schema" in sidkit("publish", "list", f"{postgres}&schema=a;b", check=1)
     hidden = sidkit("publish", "list", "postgresql://me:secret@127.0.0.1:1/db?connect_timeout=2", check=1)
     assert hidden.startswith("error: postgresql://127.0.0.1:1/db: ")
     assert "secret" not in hidden

@@ -91,4 +91,4 @@ class TestCommand:
         table.to_parquet(tmp_path / "sids.parquet")
         result = run("trie", "sids.parquet", "-o", "catalogue", "--begin", "<sid>", cwd=tmp_path)
         assert result.returncode
-        assert "'<sid>' is no token number; name the tokenizer" in result.stderr
+        assert "'<sid>' is not a token number; name the tokenizer" in result.stderr

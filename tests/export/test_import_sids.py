@@ -169,7 +169,7 @@ def test_parquet_without_the_columns_is_refused(tmp_path):
     with pytest.raises(InputError, match="an entry without a pid or iid"):
         read("openonerec", tmp_path / "sid2pid.json")
     (tmp_path / "sid2pid.json").write_text(f'{{"{8192**3}": []}}')
-    with pytest.raises(InputError, match="is no SID of three codes packed"):
+    with pytest.raises(InputError, match="is not a SID of three codes packed"):
         read("openonerec", tmp_path / "sid2pid.json")
 
 
@@ -197,7 +197,7 @@ def test_a_bundle_that_breaks_its_rules_is_refused(tmp_path, change, message):
 def test_a_bundle_without_its_manifest_is_not_complete(tmp_path):
     folder, _ = exported("torcheasyrec", tmp_path / "out", crowded())
     (folder / "0" / "manifest.json").unlink()
-    with pytest.raises(InputError, match="it is no complete generation"):
+    with pytest.raises(InputError, match="it is not a complete generation"):
         read("torcheasyrec", folder / "0")
 
 

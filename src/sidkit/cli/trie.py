@@ -63,7 +63,7 @@ def _tokens(table: Any, first: int | None, folder: Path | None, begin: str | Non
     if folder is not None:
         transformers = need("transformers", "retriever", "reading a transformers tokenizer")
         if not folder.is_dir():
-            raise SpecError(f"{folder} is no folder; save the tokenizer with save_pretrained first")
+            raise SpecError(f"{folder} is not a folder; save the tokenizer with save_pretrained first")
         words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return SidTokens.of_tokenizer(words, table.sizes, table.template, begin, end)
     marks = [None if one is None else _number(one) for one in (begin, end)]
@@ -72,5 +72,5 @@ def _tokens(table: Any, first: int | None, folder: Path | None, begin: str | Non
 
 def _number(token: str) -> int:
     if not token.isdecimal():
-        raise SpecError(f"{token!r} is no token number; name the tokenizer that has it (--hf-tokenizer)")
+        raise SpecError(f"{token!r} is not a token number; name the tokenizer that has it (--hf-tokenizer)")
     return int(token)

@@ -69,7 +69,7 @@ def read_generation(folder: Path) -> Bundle:
 def _manifest(folder: Path) -> dict[str, Any]:
     file = folder / "manifest.json"
     if not file.is_file():
-        raise InputError(f"{folder} holds no manifest.json: it is no complete generation")
+        raise InputError(f"{folder} holds no manifest.json: it is not a complete generation")
     manifest = read_json(file, "export it again")
     if not isinstance(manifest, dict) or not REQUIRED <= set(manifest) or not set(manifest) <= KNOWN:
         raise InputError(f"{file} must have the keys {', '.join(sorted(REQUIRED))}, and no unknown ones")

@@ -100,7 +100,9 @@ def _bits(fitted: FittedTokenizer) -> list[int]:
 
 def _residual(faiss: Any, fitted: FittedTokenizer, stages: tuple[Any, ...]) -> Any:
     strange = next((stage for stage in stages if not isinstance(stage, FittedLevel)), None)
-    reason = f"{type(strange).__name__} is no level of centroids" if strange is not None else why_not_residual(stages)
+    reason = (
+        f"{type(strange).__name__} is not a level of centroids" if strange is not None else why_not_residual(stages)
+    )
     if reason:
         raise _refused(fitted, reason)
     bits = faiss.UInt64Vector()

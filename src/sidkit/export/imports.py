@@ -158,7 +158,7 @@ def read_openonerec(path: Path, how: Foreign) -> SidTable:
                 raise InputError(f"{path} has the columns {', '.join(names)}; pid, and codes or sid, are needed")
             table = file.read(columns=["pid", column])
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} is no Parquet file that can be read: {error}") from error
+        raise InputError(f"{path} is not a readable Parquet file: {error}") from error
     return how.table(one_array(table.column("pid")), matrix_of(table.column(column), path), "openonerec")
 
 
@@ -167,7 +167,9 @@ def _read_packed(path: Path, how: Foreign) -> SidTable:
     packed: list[int] = []
     for key, items in json_pairs(path):
         if not key.isdecimal() or int(key) >= PACKED**3 or not isinstance(items, list):
-            raise InputError(f"{path}: {key[:40]!r} is no SID of three codes packed in base {PACKED}, with its items")
+            raise InputError(
+                f"{path}: {key[:40]!r} is not a SID of three codes packed in base {PACKED}, with its items"
+            )
         for item in items:
             one = item.get("pid", item.get("iid")) if isinstance(item, dict) else None
             if not isinstance(one, int | str) or isinstance(one, bool):

@@ -100,7 +100,7 @@ def check_generation(folder: Location) -> Mapping[str, Any]:
     """The manifest of an exported generation; an error unless it is complete and its files are as they were written."""
     manifest = _read_manifest(folder)
     if manifest is None:
-        raise StoreError(f"{folder} has no {MANIFEST}: it is no exported generation, or its export was stopped")
+        raise StoreError(f"{folder} has no {MANIFEST}: it is not an exported generation, or its export was stopped")
     for name, file in manifest["files"].items():
         if not (folder / name).is_file() or _digest(folder / name) != file["sha256"]:
             raise StoreError(f"{folder / name} is missing or damaged; delete the folder and export it again")

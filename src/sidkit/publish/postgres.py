@@ -162,7 +162,7 @@ def _without_schema(address: str) -> tuple[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     schema = options.pop("schema", SCHEMA)
     if not re.fullmatch("[a-z_][a-z0-9_]{0,62}", schema):
-        raise SpecError(f"schema={schema!r} is no name for a schema; use small letters, digits and _")
+        raise SpecError(f"schema={schema!r} is not a name for a schema; use small letters, digits and _")
     return base + ("?" + urlencode(options) if options else ""), schema
 
 

@@ -36,7 +36,7 @@ def fields_of(body: bytes, known: dict[str, type | tuple[type, ...]]) -> dict[st
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Refused(400, f"the body is no JSON: {error}") from None
+        raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(given, dict):
         raise Refused(422, "the body must be a JSON object")
     for name, value in given.items():
@@ -80,7 +80,7 @@ def arrow_table(body: bytes, limit: int) -> Any:
             table = pa.Table.from_batches(_batches(stream, limit), stream.schema)
             table.validate(full=True)
     except (pa.ArrowException, ValueError, OSError, KeyError, TypeError, MemoryError) as error:
-        raise Refused(400, f"the body is no Arrow stream: {str(error)[:200]}") from None
+        raise Refused(400, f"the body is not an Arrow stream: {str(error)[:200]}") from None
     return table
 
 
