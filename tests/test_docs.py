@@ -178,6 +178,38 @@ def test_the_reference_of_the_command_line_is_what_the_commands_say():
     assert "](docs/cli.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_reference_of_python_is_what_the_docstrings_say():
+    from sidkit.cli.api import api_reference
+
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert page == api_reference(), "made by: python -m sidkit.cli.api > docs/api.md"
+
+
+def test_the_reference_of_python_has_every_public_name_and_those_that_documents_import():
+    import sidkit
+    from sidkit.cli.api import PARTS
+
+    listed = {(module, name) for module, names in PARTS.values() for name in names}
+    assert {name for module, name in listed if module == "sidkit"} == {*sidkit.__all__} - {"__version__"}
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        code = "\n".join(blocks(page.read_text(encoding="utf-8"), "python"))
+        for module, names in re.findall(r"from (sidkit\.[\w.]+) import ([\w, ]+)", code):
+            assert {(module, name.strip()) for name in names.split(",")} <= listed, (page.name, module, names)
+    for module, name in listed:
+        assert getattr(__import__(module, fromlist=[name]), name).__doc__, name
+
+
+def test_every_page_of_the_site_is_in_its_contents():
+    import tomllib
+
+    contents = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    parts = tomllib.loads(contents)["project"]["nav"]
+    listed = [page for part in parts for pages in part.values() for one in pages for page in one.values()]
+    docs = ROOT / "docs"
+    assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
+
+
 def test_the_reference_has_every_parameter_with_its_default():
     from typer.main import get_command
 
