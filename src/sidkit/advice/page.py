@@ -7,6 +7,7 @@ from html import escape
 from ..report.draw.chart import GUIDE, Panel, Series
 from ..report.draw.figure import Figure
 from ..report.html import figure_section, look_for, page, section, table, verdict_box
+from ..report.made import Made
 from ..sids.metrics import METRICS
 from .candidates import CLOSE, Advice, Candidate, CountedNdcg, Target
 
@@ -134,8 +135,8 @@ def interval(one: Candidate, name: str) -> str:
     return f"{middle:.1%}" if one.measured else f"{middle:.1%} ({low:.1%} to {high:.1%})"
 
 
-def advice_page(advice: Advice, name: str, command: str) -> str:
-    """One self-contained HTML document, with the command that fits the sizes chosen."""
+def advice_page(advice: Advice, name: str, command: str, made: Made | None = None) -> str:
+    """One self-contained HTML document, with the command that fits the sizes chosen; made: where it comes from."""
     figure = tradeoff(advice)
     rows = [
         [
@@ -161,7 +162,7 @@ def advice_page(advice: Advice, name: str, command: str) -> str:
     counted = "all of them" if advice.counted == advice.items else f"{advice.counted:,} of them"
     others = "".join(f", fitted with {count:,} {role}" for role, count in advice.others.items())
     subtitle = f"{advice.items:,} items{others}; SIDs counted for {counted}"
-    return page(name, "Advice on codebook sizes", subtitle, sections)
+    return page(name, "Advice on codebook sizes", subtitle, sections, made)
 
 
 def _verdict(advice: Advice) -> str:

@@ -159,9 +159,11 @@ def _write(output: Path, advice: "Advice", name: str, commands: list[str]) -> No
     from ..files.atomic import replace_file
     from ..files.ours import MADE_BY
     from ..report.draw.svg import figure_svg
+    from ..report.made import Made
+    from .printing import this_command
 
     texts = {
-        ".html": lambda: advice_page(advice, name, "\n".join(commands)),
+        ".html": lambda: advice_page(advice, name, "\n".join(commands), Made(this_command(), [("embeddings", name)])),
         ".svg": lambda: figure_svg(tradeoff(advice)),
         ".json": lambda: json.dumps({"by": MADE_BY} | advice.as_dict() | _commands(commands), indent=1) + "\n",
     }

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..files.address import Location
     from ..report.comparison import Comparison
     from ..report.contenders import Contender
+    from ..report.made import Made
     from .terminal import Terminal
 
 
@@ -130,7 +131,7 @@ def compare(
             progress.start("figures", 0)
             drawn = comparison_figures(comparison, sides, map_by)
         if as_page:
-            write_page(output, compare_page(comparison, sides, drawn, _title(files), pairs))
+            write_page(output, compare_page(comparison, sides, drawn, _title(files), pairs, _made(files, comparison)))
         if figures is not None:
             write_figures(drawn, figures, formats.split(","))
     if as_json:
@@ -143,6 +144,13 @@ def compare(
 
 def _title(files: Mapping[str, str]) -> str:
     return f"Tokenizers on {Path(files['items']).stem}"
+
+
+def _made(files: Mapping[str, str], comparison: "Comparison") -> "Made":
+    from ..report.made import Made
+    from .printing import this_command
+
+    return Made(this_command(), [("embeddings", f"{', '.join(files.values())}, fingerprint {comparison.data[:16]}")])
 
 
 def _require_outputs(page: Path | None, folder: Path, figures: Path | None, formats: str, force: bool) -> None:

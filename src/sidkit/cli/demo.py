@@ -31,6 +31,7 @@ def demo(
     from ..demo.build import CROWD, ITEMS, run_demo
     from ..files.ours import claim, require_own_folder
     from .print_demo import print_demo
+    from .printing import this_command
     from .terminal import Terminal
 
     require_seed(seed)
@@ -39,5 +40,5 @@ def demo(
     require_folder(output, lambda folder: require_own_folder(folder, "demo"), force)
     claim(output)
     with Terminal() as progress:
-        made = run_demo(output, items or (CROWD if crowded else ITEMS), seed, progress, crowded)
+        made = run_demo(output, items or (CROWD if crowded else ITEMS), seed, progress, crowded, this_command())
     print_demo(made)

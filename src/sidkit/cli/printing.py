@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from shlex import join
@@ -29,6 +30,7 @@ __all__ = [
     "print_quality",
     "print_report",
     "print_rows",
+    "this_command",
 ]
 
 
@@ -45,6 +47,11 @@ def command_line(
     more = [word for name, value in (options or {}).items() if value is not None for word in (name, value)]
     more += [word for pair in settings or () for word in ("--set", pair)]
     return join(["sidkit", *(_word(word) for word in words), *more])
+
+
+def this_command() -> str:
+    """The command that is running, as a shell would run it again; an address loses its password."""
+    return command_line(*sys.argv[1:])
 
 
 def _word(word: str | PathLike[str]) -> str:

@@ -71,10 +71,12 @@ def report(
     from ..report.centroids import METHODS
     from ..report.draw.plots import check_formats, write_figures
     from ..report.evidence import gather
+    from ..report.made import Made, of_table
+    from ..report.page import report_page
     from ..sids.collision_note import read_collision_note
     from ..tokenizer.tokenizer import load
     from .print_judgement import print_judgement
-    from .printing import print_report
+    from .printing import print_report, this_command
     from .terminal import Terminal
 
     forms = formats.split(",")
@@ -107,9 +109,7 @@ def report(
     if figures is not None:
         write_figures(evidence.figures, figures, forms)
     if output is not None:
-        from ..report.page import report_page
-
-        write_page(output, report_page(evidence, sids.stem))
+        write_page(output, report_page(evidence, sids.stem, Made(this_command(), of_table(table, str(sids)))))
     if as_json:
         print(json.dumps(evidence.facts | notes.field()))
     else:

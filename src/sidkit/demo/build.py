@@ -21,6 +21,7 @@ from ..measure.counting import counted_by_token
 from ..progress import Progress
 from ..report.evidence import gather
 from ..report.groups import largest_branches, typical_prefixes
+from ..report.made import Made, of_table
 from ..report.page import report_page
 from ..search.grammar.catalogue import catalogue
 from ..sids.origin import Origin
@@ -79,8 +80,11 @@ class Demo(NamedTuple):
     spread: Spread | None = None
 
 
-def run_demo(output: Path, items: int, seed: int, progress: Progress, crowded: bool = False) -> Demo:
-    """Make everything and write it to a folder. crowded: leave items on the SIDs that they share."""
+def run_demo(output: Path, items: int, seed: int, progress: Progress, crowded: bool = False, command: str = "") -> Demo:
+    """Make everything and write it to a folder. crowded: leave items on the SIDs that they share.
+
+    command: for the head of the report.
+    """
     if items < max(SIZES):
         raise SpecError(f"the demo needs at least {max(SIZES)} items, not {items}")
     shop, X = _shop(output, items, seed, progress)
@@ -97,7 +101,8 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress, crowded: b
     sequences = read_sequences(output / "sequences.parquet", table.ids)
     evidence = gather(table, fitted, source, titles, sequences, shop.column("category").to_pylist(), progress=progress)
     with replace_file(output / "report.html") as temporary:
-        temporary.write_text(report_page(evidence, f"A simulated shop of {items:,} products"), encoding="utf-8")
+        made = Made(command, of_table(table, str(output / "sids.parquet")))
+        temporary.write_text(report_page(evidence, f"A simulated shop of {items:,} products", made), encoding="utf-8")
     counts = WordCounts(titles)
     prefixes = [_prefix(table, counts, titles, code) for code in typical_prefixes(table, PREFIXES)]
     did = None if crowded else _spread(nearest, evidence.facts, sequences)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from ..engine.threads import one_blas_thread
 from ..errors import SpecError, need
 
-__all__ = ["METHODS", "joint_map"]
+__all__ = ["METHODS", "joint_map", "near_twins"]
 
 METHODS = ("auto", "tsne", "pca")
 MOST = 1600  # centroids drawn, of all codebooks together
+TWIN = 0.1  # of the median distance: centroids that close repeat each other
 
 
 def joint_map(
@@ -61,3 +62,17 @@ def _pca(x: NDArray[np.float64]) -> NDArray[np.float64]:
     axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
     points = centred @ axes.T
     return points if points.shape[1] == 2 else np.column_stack([points, np.zeros(len(x))])
+
+
+def near_twins(codebook: NDArray[Any]) -> float:
+    """The share of centroids, zero ones aside, that have another within TWIN of the median distance of all pairs."""
+    book = np.asarray(codebook, np.float64)
+    book = book[np.abs(book).sum(axis=1) > 0]
+    if len(book) < 3:
+        return 0.0
+    lengths, nearest, middle = (book**2).sum(axis=1), np.empty(len(book)), np.empty(len(book))
+    for row, centroid in enumerate(book):
+        squared = np.maximum(lengths + lengths[row] - 2 * (book @ centroid), 0.0)
+        squared[row] = np.inf
+        nearest[row], middle[row] = squared.min(), np.median(squared)
+    return float((nearest < TWIN**2 * np.median(middle)).mean())

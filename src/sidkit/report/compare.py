@@ -65,7 +65,7 @@ def compare(
                 reused += 1
             figures[label].append(facts["quality"])
             folders[label].append(run)
-    return Comparison(figures, seeds, reused, folders, roles)
+    return Comparison(figures, seeds, reused, folders, roles, data)
 
 
 def _spec_digest(tokenizer: Tokenizer) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import islice
 from typing import Any
 
 from ..data.joint import ITEMS
@@ -16,6 +17,7 @@ from .evidence import assess
 from .html import chips, figure_section, findings_list, look_for, numbers_list, page, section, short, table
 from .lead import lead_of
 from .limits import GRADES
+from .made import Made
 from .words import LOOK_FOR
 
 __all__ = ["compare_page"]
@@ -29,8 +31,9 @@ def compare_page(
     figures: Sequence[Figure],
     name: str,
     pairs: Sequence[Mapping[str, Any]],
+    made: Made | None = None,
 ) -> str:
-    """One self-contained HTML document. pairs: as `pairs_of` gives them."""
+    """One self-contained HTML document. pairs: as `pairs_of` gives them; made: where it comes from."""
     sections = [
         ("verdict", "", _verdict(comparison, contenders)),
         ("table", "The table", section("table", "Codebook quality", _table(comparison))),
@@ -40,7 +43,7 @@ def compare_page(
     seeds = f"seed{'s' if len(comparison.seeds) > 1 else ''} {', '.join(map(str, comparison.seeds))}"
     others = "".join(f" · fitted with {n:,} {role}" for role, n in comparison.roles.items() if role != ITEMS)
     subtitle = f"{len(contenders[0].table):,} items{others} · {len(contenders)} tokenizers · {seeds}"
-    return page(name, "Semantic ID comparison", subtitle, sections)
+    return page(name, "Semantic ID comparison", subtitle, sections, made)
 
 
 def _verdict(comparison: Comparison, contenders: Sequence[Contender]) -> str:
@@ -95,8 +98,11 @@ def _pair(pair: Mapping[str, Any]) -> str:
 def _group(group: Mapping[str, Any]) -> str:
     lines = ""
     for branch in group["branches"][:SHOWN]:
-        shown = branch.get("texts") or [str(item) for item in branch["ids"]]
-        texts = "".join(f'<span class="text">{short(text)}</span>' for text in shown[:2])
+        shown = zip(branch["ids"], branch.get("texts") or [""] * len(branch["ids"]), strict=True)
+        texts = "".join(
+            f'<span class="text"><span class="id">{short(str(item))}</span> {short(text)}</span>'
+            for item, text in islice(shown, 2)
+        )
         head = f'<span class="sid">{escape(branch["sid"])}</span> <span class="count">{branch["items"]}</span>'
         lines += f"<li>{head} {chips(branch['words'])}{texts}</li>"
     more = len(group["branches"]) - SHOWN

@@ -48,6 +48,7 @@ class Comparison:
     reused: int = 0  # runs that were on disk already
     folders: Mapping[str, Sequence[Path]] = field(default_factory=dict)  # of the fitted tokenizers
     roles: Mapping[str, int] = field(default_factory=dict)  # of a joint fit: role -> its rows; figures count items
+    data: str = ""  # the fingerprint of the rows
     spread: frozenset[str] = frozenset()  # labels of those whose items are spread over free codes
 
     @property

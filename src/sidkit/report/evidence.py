@@ -19,12 +19,15 @@ from ..measure.judge import judge
 from ..progress import Progress, Silent
 from ..sids.notebook import box, rows_table
 from ..sids.quality import quality
+from ..sids.separable import separable
 from ..sids.table import SidTable
 from ..stages.level import FittedLevel
+from ..tokenizer.spread import can_spread
 from ..tokenizer.tokenizer import FittedTokenizer
-from .centroids import joint_map
+from .centroids import joint_map, near_twins
 from .draw.figure import Figure
 from .figures import Points, report_figures
+from .findings import Finding, repeated_centroids, repetition
 from .groups import collision_groups, prefix_tree
 from .verdict import verdict
 
@@ -54,14 +57,19 @@ class Evidence:
         return box("Report", facts, headline + rows_table(("grade", "finding"), rows) + drawn)
 
 
-def assess(table: SidTable, neighbours: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def assess(
+    table: SidTable, neighbours: Mapping[str, Any] | None = None, further: Sequence[Finding] = (), spreads: bool = True
+) -> dict[str, Any]:
     """The figures of `quality` with the sizes and the verdict in words.
 
     neighbours: the result of `neighbour_agreement` where the items' vectors are known; the verdict then judges meaning.
+    further: findings of the tokenizer; spreads: whether `encode --spread` can separate these items.
     """
     figures = quality(table.codes, table.sizes)
     heaviest = int(np.bincount(table.codes[:, 0]).max())
-    return {"sizes": list(table.sizes), **figures, "verdict": verdict(figures, table.sizes, heaviest, neighbours)}
+    room = separable(table.codes, table.sizes) if spreads else None
+    words = verdict(figures, table.sizes, heaviest, neighbours, room, further)
+    return {"sizes": list(table.sizes), **figures, "verdict": words}
 
 
 def gather(
@@ -86,12 +94,9 @@ def gather(
             "name those it was fitted on with --embeddings"
         )
     judged = judge(table, sequences, embeddings, categories, queries=QUERIES, progress=report)
-    facts = assess(table, judged.get("neighbours"))
-    if fitted is not None:
-        facts["tokenizer"] = {"recipe": fitted.spec.name or "custom", "seed": fitted.seed, "dimensions": fitted.d}
-    if fitted is not None and embeddings is not None and any(isinstance(s, FittedLevel) for s in fitted.stages):
-        facts["carryover"] = _carryover(fitted, table, embeddings, report)
-    facts |= judged
+    of_fit = _of_fit(fitted, table, embeddings, report) if fitted is not None else {}
+    spreads = fitted is None or can_spread(fitted)
+    facts = assess(table, judged.get("neighbours"), _findings(fitted, of_fit), spreads) | of_fit | judged
     report.start("words", 0)
     facts["collision_groups"] = collision_groups(table, texts)
     facts["tree"] = prefix_tree(table, texts)
@@ -101,6 +106,31 @@ def gather(
         report.start("map", 0)
         points, method = joint_map(fitted.codebooks, map_by)
     return Evidence(facts, report_figures(table.codes, table.sizes, facts, points, method))
+
+
+def _of_fit(
+    fitted: FittedTokenizer, table: SidTable, embeddings: Embeddings | None, report: Progress
+) -> dict[str, Any]:
+    """What the tokenizer adds to the facts."""
+    facts: dict[str, Any] = {
+        "tokenizer": {"recipe": fitted.spec.name or "custom", "seed": fitted.seed, "dimensions": fitted.d}
+    }
+    if embeddings is not None and any(isinstance(stage, FittedLevel) for stage in fitted.stages):
+        facts["carryover"] = _carryover(fitted, table, embeddings, report)
+    books = fitted.codebooks
+    if len(books) == len(fitted.sizes) and all(
+        len(book) == size for book, size in zip(books, fitted.sizes, strict=True)
+    ):
+        facts["near_twins"] = [near_twins(book) for book in books]  # not of codebooks that each parent has
+    return facts
+
+
+def _findings(fitted: FittedTokenizer | None, facts: Mapping[str, Any]) -> list[Finding]:
+    if fitted is None:
+        return []
+    carried, last_is_level = facts.get("carryover"), isinstance(fitted.stages[-1], FittedLevel)
+    repeats = repetition(carried, last_is_level) if carried else []
+    return [*repeats, *repeated_centroids(facts.get("near_twins", ()))]
 
 
 def _carryover(fitted: FittedTokenizer, table: SidTable, embeddings: Embeddings, report: Progress) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from .. import __version__
 from .draw.figure import Figure
 from .draw.svg import COLOURS, panel_svg, tone_rules
+from .made import Made, made_list
 
 __all__ = [
     "chips",
@@ -28,8 +29,13 @@ SHORT = 120  # characters
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, str, str]]) -> str:
-    """A document of (anchor, name in the contents, HTML) sections; the first comes before the contents."""
+def page(
+    title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, str, str]], made: Made | None = None
+) -> str:
+    """A document of (anchor, name in the contents, HTML) sections; the first comes before the contents.
+
+    made: where it comes from, for its head; without it only the time.
+    """
     palette = "".join(f" --t{i}: {colour};" for i, colour in enumerate(COLOURS))
     style = f":root {{{palette} }}\n" + files(__package__).joinpath("page.css").read_text("utf-8")
     style += tone_rules([f"var(--t{i})" for i in range(len(COLOURS))])
@@ -51,6 +57,7 @@ def page(title: str, kicker: str, subtitle: str, sections: Sequence[tuple[str, s
 <p class="kicker">{escape(kicker)}</p>
 <h1>{escape(title)}</h1>
 <p class="soft">{escape(subtitle)}</p>
+{made_list(made or Made())}
 </header>
 <main>
 {first}
@@ -80,10 +87,18 @@ def figure_section(figure: Figure) -> tuple[str, str, str]:
 
 
 def verdict_box(verdict: Mapping[str, Any]) -> str:
-    """The first screen: the headline, the numbers behind it, the findings."""
+    """The first screen: the headline, the numbers behind it, the findings with links to what they are about."""
     numbers = numbers_list((number["value"], number["label"]) for number in verdict["numbers"])
-    findings = findings_list((finding["grade"], escape(finding["text"])) for finding in verdict["findings"])
+    findings = findings_list((finding["grade"], _with_link(finding)) for finding in verdict["findings"])
     return f'<div class="verdict {verdict["grade"]}"><h2>{escape(verdict["headline"])}</h2>{numbers}{findings}</div>'
+
+
+def _with_link(finding: Mapping[str, Any]) -> str:
+    """The text of a finding and a link to the section that shows it, where it names one."""
+    words = {"groups": "Listed below"}
+    see = finding.get("see")
+    link = f' <a href="#{see}">{words.get(see, "Shown below")}</a>.' if see else ""
+    return escape(finding["text"]) + link
 
 
 def numbers_list(numbers: Iterable[tuple[str, str]]) -> str:
@@ -99,14 +114,20 @@ def findings_list(findings: Iterable[tuple[str, str]]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """Cells are HTML already; headings are escaped here."""
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    """Cells are HTML already; headings are escaped here.
+
+    Each cell repeats its heading in data-label, for screens that are too narrow for columns. A table that is wider than
+    its page scrolls, by keyboard too.
+    """
+    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    body = "".join("<tr>" + "".join(map(_cell, row, head)) + "</tr>" for row in rows)
+    inside = f'<table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="wide" tabindex="0" role="region" aria-label="Table: {escape(head[0])}">{inside}</div>'
 
 
-def _cell(cell: str) -> str:
-    return cell if cell.startswith("<td") else f"<td>{cell}</td>"
+def _cell(cell: str, heading: str) -> str:
+    label = f'<td data-label="{escape(heading)}"'
+    return cell.replace("<td", label, 1) if cell.startswith("<td") else f"{label}>{cell}</td>"
 
 
 def short(text: str) -> str:

@@ -30,7 +30,7 @@ class Limit(NamedTuple):
         """One of its two values in words."""
         if self.low_is_bad:
             return f"below {value:.0%}"
-        unit = " times" if "even share" in self.measured_as else ""
+        unit = " times" if self.measured_as.endswith(("even share", "by chance")) else ""
         return f"above {value:.0%}" if value < 1 else f"above {value:g}{unit}"
 
 
@@ -43,6 +43,10 @@ LIMITS = {
     "sharing": Limit(0.1, 0.5, METRICS["collision_per_item"].formula),
     "largest bucket": Limit(20, 100, METRICS["largest_bucket"].formula),
     "heaviest first token": Limit(5, 10, "items under the fullest first token / an even share"),
+    "carryover": Limit(1.5, 5, "what a level passes on along the centroid it has chosen / by chance"),
+    "repeated centroids": Limit(
+        0.4, 0.7, "centroids with another of their level within a tenth of the usual distance / centroids"
+    ),
 }
 
 

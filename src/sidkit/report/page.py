@@ -10,6 +10,7 @@ from ..sids.metrics import metrics_for
 from .evidence import Evidence
 from .html import chips, figure_section, look_for, page, section, short, table, verdict_box
 from .limits import LIMITS
+from .made import Made
 from .words import LOOK_FOR
 
 __all__ = ["report_page"]
@@ -17,8 +18,8 @@ __all__ = ["report_page"]
 JUDGED = ("behaviour", "counting", "neighbours", "categories")
 
 
-def report_page(evidence: Evidence, name: str) -> str:
-    """One self-contained HTML document with this name as its title."""
+def report_page(evidence: Evidence, name: str, made: Made | None = None) -> str:
+    """One self-contained HTML document with this name as its title; made: where it comes from."""
     facts = evidence.facts
     drawn = {figure.name: figure_section(figure) for figure in evidence.figures}
     sections = [
@@ -39,7 +40,7 @@ def report_page(evidence: Evidence, name: str) -> str:
     subtitle = f"{facts['items']:,} items · {'-'.join(map(str, facts['sizes']))}"
     if "tokenizer" in facts:
         subtitle += " · {recipe}, seed {seed}, {dimensions} dimensions".format(**facts["tokenizer"])
-    return page(name, "Semantic ID report", subtitle, sections)
+    return page(name, "Semantic ID report", subtitle, sections, made)
 
 
 def _formulas(facts: Mapping[str, Any]) -> str:
@@ -94,12 +95,13 @@ def _groups(groups: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _group(group: Mapping[str, Any]) -> str:
-    shown = group.get("texts") or [str(item) for item in group["ids"]]
-    lines = "".join(f"<li>{short(text) or '<i>no text</i>'}</li>" for text in shown)
-    more = group["items"] - len(shown)
+    ids = [f'<span class="id">{short(str(item))}</span>' for item in group["ids"]]
+    texts = [short(text) or "<i>no text</i>" for text in group.get("texts", ())] or [""] * len(ids)
+    lines = "".join(f"<li>{item} {text}</li>" for item, text in zip(ids, texts, strict=True))
+    more = group["items"] - len(ids)
     lines += f'<li class="count">and {more:,} more</li>' if more > 0 else ""
-    texts = group.get("different_texts", group["items"])
-    note = f", {texts:,} different text{'s' if texts != 1 else ''}" if texts < group["items"] else ""
+    different = group.get("different_texts", group["items"])
+    note = f", {different:,} different text{'s' if different != 1 else ''}" if different < group["items"] else ""
     head = f'<span class="sid">{escape(group["sid"])}</span> <span class="count">{group["items"]:,} items{note}</span>'
     return f'<div class="group"><p>{head}</p>{chips(group.get("words", ()))}<ul>{lines}</ul></div>'
 

@@ -19,23 +19,30 @@ NOISE = 0.02  # meaning is not judged where random SIDs would differ by more tha
 
 
 def verdict(
-    figures: Mapping[str, Any], sizes: Sequence[int], heaviest: int, neighbours: Mapping[str, Any] | None = None
+    figures: Mapping[str, Any],
+    sizes: Sequence[int],
+    heaviest: int,
+    neighbours: Mapping[str, Any] | None = None,
+    room: float | None = None,
+    further: Sequence[Finding] = (),
 ) -> dict[str, Any]:
     """A headline, the numbers behind it and all findings.
 
     figures: of `quality`; heaviest: items under the fullest first token; neighbours: the result of
-    `neighbour_agreement`, without which meaning is not judged.
+    `neighbour_agreement`, without which meaning is not judged; room: see `collisions`; further: findings that need more
+    than codes.
     """
     n = int(figures["items"])
     near = neighbours if neighbours is not None and _is_certain(neighbours) else None
     of_levels = levels(figures, sizes)
     findings = [
         *([meaning(near)] if near else []),
-        collisions(figures, any(finding.grade == "poor" for finding in of_levels)),
+        collisions(figures, any(finding.grade == "poor" for finding in of_levels), room),
         *of_levels,
         bucket(figures),
         balance(heaviest, sizes[0], n),
         *space(sizes, n),
+        *further,
     ]
     findings.sort(key=lambda finding: -GRADES.index(finding.grade))
     return {
