@@ -2,7 +2,7 @@
 
     python benchmarks/export.py targets [--items 10000000] [--only lc-rec,csv]
     python benchmarks/export.py imports [--items 10000000]
-    python benchmarks/export.py onnx [--rows 1000000] [--d 128] [--only prq-kmeans] [--scores float64]
+    python benchmarks/export.py onnx [--rows 1000000] [--d 128] [--only prq-kmeans] [--scores float32]
 
 targets: made-up SIDs with integer ids, codes with geometric frequencies; some text targets get titles, OpenOneRec
 counts. Each target is written in a process of its own, whose largest memory is compared with that of a process that
@@ -193,7 +193,7 @@ def main():
     parser.add_argument("--items", type=int, default=10_000_000)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--d", type=int, default=128)
-    parser.add_argument("--scores", default="float32", choices=["float32", "float64"])
+    parser.add_argument("--scores", default="float64", choices=["float32", "float64"])
     parser.add_argument("--only", default="")
     parser.add_argument("--scratch", default=None, help="folder for temporary files")
     parser.add_argument("--again", action="store_true")

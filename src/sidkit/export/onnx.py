@@ -6,6 +6,7 @@ x: float32 (n, d)  ->  codes: int32 (n, levels)
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ import numpy as np
 from .. import __version__
 from ..errors import InputError, SpecError
 from ..sids.template import Template
+from ..stages.cluster.per_parent import ParentBooks
+from ..stages.level import FittedLevel
 from . import onnx_networks as onnx_networks  # registers the stages of learned tokenizers
 from .onnx_graph import OnnxGraph
 from .onnx_stages import Flow, add_stage
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["TARGET", "encoder_graph"]
 
 OPSET = ExportOption("opset", int, 17, "the opset of the graph, 13 to 21; older runtimes read older ones")
-SCORES = ExportOption("scores", str, "float32", "what scores are computed in; float64 decides more near-ties as sidkit")
+SCORES = ExportOption("scores", str, "float64", "float64 decides as sidkit does; float32 is for devices without it")
 CHECK = ExportOption("check", str, None, "embeddings to encode with sidkit and with onnxruntime, comparing the codes")
 LARGEST = 2**31 - 1  # bytes of a protobuf
 
@@ -44,26 +47,43 @@ def write(job: ExportJob, folder: Path) -> None:
     path = folder / "encoder.onnx"
     path.write_bytes(model.SerializeToString(deterministic=True))
     job.note("rows with NaN, infinity or only zeros, which sidkit refuses, get codes from the graph; check them before")
+    if most := _gathered(job.tokenizer):
+        job.note(
+            f"a level has a codebook per parent: the graph takes {most:,} bytes a row, so encode a few thousand at once"
+        )
     if job.options["check"] is not None:
         from .onnx_check import agreement
 
         found = agreement(job.tokenizer, path, job.options["check"], job.progress)
         (folder / "agreement.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-        job.note(
-            f"onnxruntime gives {found['rows']:,} rows the codes of sidkit, but for {found['differ']:,} "
-            f"({found['near_ties']:,} of them between two codewords that float32 cannot tell apart)"
-        )
+        job.note(_said(found))
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    """How the codes of a graph and of the library compare, for people."""
+    if not found["differ"]:
+        return f"onnxruntime gives all {found['rows']:,} rows the codes of sidkit"
+    return (
+        f"onnxruntime gives {found['differ']:,} of {found['rows']:,} rows other codes than sidkit; "
+        f"{found['near_ties']:,} of them lie between two codewords"
+    )
+
+
+def _gathered(fitted: FittedTokenizer) -> int:
+    """Bytes a row of the codebooks that a level with a codebook per parent gathers; 0 without such a level."""
+    levels = (stage.clusters for stage in fitted.stages if isinstance(stage, FittedLevel))
+    return max((8 * books.common.size for books in levels if isinstance(books, ParentBooks)), default=0)
 
 
 def encoder_graph(
-    fitted: FittedTokenizer, template: Template | None = None, opset: int = 17, exact: bool = False
+    fitted: FittedTokenizer, template: Template | None = None, opset: int = 17, exact: bool = True
 ) -> Any:
     """The graph of a fitted tokenizer, an onnx.ModelProto that `onnx.checker` accepts.
 
-    exact: scores are computed in float64, which costs time and decides more near-ties as sidkit does.
+    exact: scores are computed in float64, so that near-ties are decided as by sidkit; else in the rows' dtype.
     """
     graph, dtype = OnnxGraph(), np.dtype(fitted.dtype)
-    flow = Flow("x", (), (), dtype, exact)
+    flow = Flow("x", (), (), dtype, fitted.d, exact)
     emits = [bool(stage.sizes) for stage in fitted.stages]
     final = len(emits) - 1 - emits[::-1].index(True)  # the last stage that emits a token
     for number, stage in enumerate(fitted.stages[: final + 1]):

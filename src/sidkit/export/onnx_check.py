@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["agreement", "near_tie"]
 
-CHUNK = 1 << 14  # rows
+CHUNK = 1 << 12  # rows
 NEAR = 1e-5  # a lead over the second best, relative to the scores' range, that rounding may turn around
 
 

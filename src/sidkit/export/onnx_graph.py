@@ -35,6 +35,13 @@ class OnnxGraph:
             self._known[key] = name
         return self._known[key]
 
+    def stored(self, value: NDArray[Any], dtype: Any) -> str:
+        """A constant of a dtype, kept in float32 where that loses nothing: half the file."""
+        narrow = np.asarray(value).astype(np.float32)
+        if np.dtype(dtype) == np.float64 and np.array_equal(narrow, value):
+            return self.cast(self.constant(narrow), np.float64)
+        return self.constant(value, dtype)
+
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """One more node; the name of its output."""
         name = f"t{len(self.nodes)}"
@@ -44,13 +51,35 @@ class OnnxGraph:
     def cast(self, x: str, dtype: Any) -> str:
         return self.node("Cast", x, to=int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))))
 
-    def row_sum(self, x: str) -> str:
-        """(n, d) -> (n, 1)."""
-        return self.node("ReduceSum", x, self.constant([1], np.int64), keepdims=1)
+    def row_sum(self, x: str, d: int) -> str:
+        """(n, d) -> (n, 1), added up in numpy's order, so that rounding is the library's.
 
-    def squares(self, x: str) -> str:
+        Up to 128 terms in eight strands, the strands as a tree, then what is left; longer rows in two halves.
+        """
+        if d > 128:
+            half = d // 2 - d // 2 % 8
+            parts = (self.row_sum(self.columns(x, 0, half), half), self.row_sum(self.columns(x, half, d), d - half))
+            return self.node("Add", *parts)
+        whole = d - d % 8
+        rest = [self.columns(x, at, at + 1) for at in range(whole, d)]
+        if whole:
+            rest.insert(0, self._strands(x if whole == d else self.columns(x, 0, whole), whole // 8))
+        return rest[0] if len(rest) == 1 else self.node("Sum", *rest)
+
+    def _strands(self, x: str, groups: int) -> str:
+        """The sum of groups of eight columns, one after the other, then (0 + 1) + (2 + 3), …"""
+        if groups > 1:
+            names = [f"t{len(self.nodes)}_{group}" for group in range(groups)]
+            sizes = self.constant([8] * groups, np.int64)
+            self.nodes.append(self.onnx.helper.make_node("Split", [x, sizes], names, axis=1))
+            x = self.node("Sum", *names)
+        for width in (8, 4, 2):
+            x = self.node("Add", self.columns(x, 0, width, 2), self.columns(x, 1, width, 2))
+        return x
+
+    def squares(self, x: str, d: int) -> str:
         """|x|^2 of every row: (n, 1)."""
-        return self.row_sum(self.node("Mul", x, x))
+        return self.row_sum(self.node("Mul", x, x), d)
 
     def best(self, scores: str) -> str:
         """The index of the largest score of every row, the first of equal ones: (n,) int64."""
@@ -60,10 +89,10 @@ class OnnxGraph:
         """(n,) -> (n, 1)."""
         return self.node("Unsqueeze", x, self.constant([1], np.int64))
 
-    def columns(self, x: str, start: int, stop: int) -> str:
+    def columns(self, x: str, start: int, stop: int, step: int = 1) -> str:
         """Columns start to stop of a matrix."""
-        ends = (self.constant([end], np.int64) for end in (start, stop, 1))
-        return self.node("Slice", x, *ends)
+        one, first, last, stride = (self.constant([number], np.int64) for number in (1, start, stop, step))
+        return self.node("Slice", x, first, last, one, stride)
 
     def model(self, inputs: list[Any], outputs: list[Any], opset: int, notes: dict[str, str]) -> Any:
         """The finished model, checked."""

@@ -22,7 +22,7 @@ def _(stage: FittedRQVAE, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
     _require_last(last)
     r, tokens = graph.cast(forward(graph, flow.x, stage.encoder), np.float32), []
     for level, book in enumerate(stage.books):
-        tokens.append(nearest(graph, r, book.centroids, book.metric, np.float32, exact=True))
+        tokens.append(nearest(graph, r, book.centroids, book.metric, np.float32))
         if level + 1 < len(stage.books):
             centroid = graph.node("Gather", graph.constant(book.centroids, np.float32), tokens[-1])
             r = graph.node("Sub", r, centroid)
@@ -33,10 +33,10 @@ def _(stage: FittedRQVAE, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
 def _(stage: FittedR3VAE, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
     _require_last(last)
     z = forward(graph, flow.x, stage.encoder)
-    e = residual(graph, z, graph.constant(stage.reference[None, :], np.float64), 0.0, np.float64)
+    e = residual(graph, z, graph.constant(stage.reference[None, :], np.float64), 0.0, len(stage.reference), np.float64)
     tokens: list[str] = []
     for level, book in enumerate(stage.books):
-        tokens.append(nearest(graph, graph.cast(e, np.float32), book.centroids, book.metric, np.float32, exact=True))
+        tokens.append(nearest(graph, graph.cast(e, np.float32), book.centroids, book.metric, np.float32))
         if level + 1 < len(stage.books):
             e = graph.node("Sub", e, _quantized(stage, graph, e, level, tokens[-1]))
     return flow.onward(flow.x, *tokens, sizes=stage.sizes)
@@ -45,10 +45,10 @@ def _(stage: FittedR3VAE, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
 def _quantized(stage: FittedR3VAE, graph: OnnxGraph, e: str, level: int, token: str) -> str:
     """`FittedR3VAE._quantized`: the mixture of rated codewords, or the best one at its cosine."""
     book = np.asarray(stage.books[level].centroids, np.float64)
-    direction = scaled(graph, e, np.float64)
+    direction = scaled(graph, e, book.shape[1], np.float64)
     if stage.spec.rating == "top1":
         chosen = graph.node("Gather", graph.constant(unit(book)), token)
-        return graph.node("Mul", graph.row_sum(graph.node("Mul", direction, chosen)), chosen)
+        return graph.node("Mul", graph.row_sum(graph.node("Mul", direction, chosen), book.shape[1]), chosen)
     scores = graph.node("MatMul", direction, graph.constant(unit(book).T))
     weights = graph.node(
         "Softmax", graph.node("Div", scores, graph.constant(stage.spec.temperature, np.float64)), axis=1

@@ -1,7 +1,8 @@
 """Every fitted stage as nodes of a graph: the arithmetic of its `tokens` and `carry`.
 
-What sidkit computes in float64 is computed in float64 here too: mixtures, rotations, bits, networks. Scores are in the
-dtype of the rows, where sidkit decides near-ties in float64: `onnx_check.py` counts the rows in which that matters.
+What sidkit computes in float64 is computed in float64 here too: mixtures, rotations, bits, networks, and the scores of
+near-ties (all scores, unless `exact` is off). Residuals are rounded as sidkit rounds them, sums in numpy's order
+included: where a centroid is a single row, the residual is rounding error, and a last bit decides the next tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Flow:
     tokens: tuple[str, ...]
     sizes: tuple[int, ...]
     dtype: Any
-    exact: bool = False  # whether scores are in float64
+    d: int
+    exact: bool = True  # whether scores are in float64
 
     def onward(self, x: str, *tokens: str, sizes: tuple[int, ...] = ()) -> Flow:
         return replace(self, x=x, tokens=(*self.tokens, *tokens), sizes=(*self.sizes, *sizes))
@@ -57,13 +59,13 @@ def add_stage(stage: Any, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
 
 @add_stage.register
 def _(stage: FittedNormalize, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
-    return flow.onward(scaled(graph, flow.x, flow.dtype))
+    return flow.onward(scaled(graph, flow.x, flow.d, flow.dtype))
 
 
 @add_stage.register
 def _(stage: FittedRemoveMean, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
     mean = graph.constant(stage.mean[None, :], flow.dtype)
-    return flow.onward(scaled(graph, residual(graph, flow.x, mean, 0.0, flow.dtype), flow.dtype))
+    return flow.onward(scaled(graph, residual(graph, flow.x, mean, 0.0, flow.d, flow.dtype), flow.d, flow.dtype))
 
 
 @add_stage.register
@@ -81,8 +83,8 @@ def _(stage: FittedLevel, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
 
 
 def _passed_on(rule: Residual, graph: OnnxGraph, flow: Flow, centroid: str) -> str:
-    rest = residual(graph, flow.x, centroid, rule.keep, flow.dtype)
-    return scaled(graph, rest, flow.dtype) if rule.normalize else rest
+    rest = residual(graph, flow.x, centroid, rule.keep, flow.d, flow.dtype)
+    return scaled(graph, rest, flow.d, flow.dtype) if rule.normalize else rest
 
 
 def _decided(clusters: Any, graph: OnnxGraph, flow: Flow) -> str:
@@ -102,37 +104,37 @@ def nearest(
     metric: str,
     dtype: Any,
     bonus: Floats | None = None,
-    exact: bool = False,
+    exact: bool = True,
 ) -> str:
     """The nearest centroid of every row, by the engine's scores; exact: in float64, as it decides near-ties."""
     if exact:
         x, dtype = graph.cast(x, np.float64), np.float64
     book = np.asarray(centroids, np.float64)
     if metric == "cosine":
-        return graph.best(graph.node("MatMul", x, graph.constant(unit(book).T, dtype)))
+        return graph.best(graph.node("MatMul", x, graph.stored(unit(book).T, dtype)))
     half = -0.5 * squared_length(book)[:, 0] + (0.0 if bonus is None else bonus)
-    scores = graph.node("MatMul", x, graph.constant(book.T, dtype))
+    scores = graph.node("MatMul", x, graph.stored(book.T, dtype))
     return graph.best(graph.node("Add", scores, graph.constant(half[None, :], dtype)))
 
 
-def residual(graph: OnnxGraph, r: str, c: str, keep: float, dtype: Any) -> str:
+def residual(graph: OnnxGraph, r: str, c: str, keep: float, d: int, dtype: Any) -> str:
     """`geometry.residual`: r - [keep c + (1 - keep) (r.c / |c|^2) c], zero where it is rounding error."""
     if keep == 1.0:
         left = graph.node("Sub", r, c)
     else:
-        share = graph.node("Div", graph.row_sum(graph.node("Mul", r, c)), _or_one(graph, graph.squares(c), dtype))
+        share = graph.node("Div", graph.row_sum(graph.node("Mul", r, c), d), _or_one(graph, graph.squares(c, d), dtype))
         if keep != 0.0:
             share = graph.node("Mul", share, graph.constant(1.0 - keep, dtype))
             share = graph.node("Add", share, graph.constant(keep, dtype))
         left = graph.node("Sub", r, graph.node("Mul", share, c))
-    least = graph.node("Mul", graph.squares(r), graph.constant(vanishing(np.dtype(dtype)) ** 2, dtype))
-    survives = graph.node("Greater", graph.squares(left), least)
+    least = graph.node("Mul", graph.squares(r, d), graph.constant(vanishing(np.dtype(dtype)) ** 2, dtype))
+    survives = graph.node("Greater", graph.squares(left, d), least)
     return graph.node("Mul", left, graph.cast(survives, dtype))
 
 
-def scaled(graph: OnnxGraph, x: str, dtype: Any) -> str:
+def scaled(graph: OnnxGraph, x: str, d: int, dtype: Any) -> str:
     """`geometry.unit`: rows of length one; a zero row stays zero."""
-    return graph.node("Div", x, _or_one(graph, graph.node("Sqrt", graph.squares(x)), dtype))
+    return graph.node("Div", x, _or_one(graph, graph.node("Sqrt", graph.squares(x, d)), dtype))
 
 
 def _or_one(graph: OnnxGraph, x: str, dtype: Any) -> str:
@@ -206,7 +208,7 @@ def _(stage: FittedProduct, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
 @add_stage.register
 def _(stage: FittedFSQ, graph: OnnxGraph, flow: Flow, last: bool) -> Flow:
     wide = graph.cast(flow.x, np.float64)
-    wide = scaled(graph, wide, np.float64) if stage.normalize else wide
+    wide = scaled(graph, wide, flow.d, np.float64) if stage.normalize else wide
     scores = graph.node("MatMul", wide, graph.constant(stage.directions, np.float64))
     scores = graph.node("Add", scores, graph.constant(stage.bias[None, :], np.float64))
     bits = graph.cast(graph.node("Greater", scores, graph.constant(0.0, np.float64)), np.float64)
