@@ -1,6 +1,7 @@
 """What the documents say works: every README block and every command's example is run as it stands."""
 
 import inspect
+import json
 import re
 import shlex
 import shutil
@@ -108,6 +109,35 @@ def test_the_way_from_a_log_to_answers_runs_in_order(tmp_path):
     for block in blocks((ROOT / "docs" / "search.md").read_text(encoding="utf-8"), "bash"):
         for line in block.splitlines():
             run_shorter(line, tmp_path)
+
+
+def test_a_year_of_a_catalogue_runs_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "publishing.md").read_text(encoding="utf-8")
+    said = []
+    for language, block in re.findall(r"```(bash|python)\n(.*?)```", page, re.S):
+        if language == "python":
+            exec(compile(block, "publishing.md", "exec"), {})  # noqa: S102
+        else:
+            said += [sidkit(*shlex.split(line)[1:], cwd=tmp_path) for line in block.splitlines()]
+    generations = json.loads(sidkit("publish", "list", "registry.db", "--json", cwd=tmp_path))["generations"]
+    kinds = "init append append append withdraw append append withdraw append"
+    assert [one["kind"] for one in generations] == kinds.split()
+    assert [one["items"] for one in generations] == [0, 2000, 2120, 2210, 2208, 2210, 2410, 2210, 3110]
+    assert len({one["digest"] for one in generations[:8]}) == 1
+    assert generations[8]["digest"] != generations[7]["digest"]
+    assert sum("nothing changed" in one for one in said) == 1
+    first = sids_of(tmp_path / "published" / "generation-000001")
+    sidkit("publish", "export", "registry.db", "-o", "published/", cwd=tmp_path)
+    last = sids_of(tmp_path / "published" / "generation-000008")
+    assert {item: last[item] for item in first} == first  # a year later, no ID of the launch has moved
+
+
+def sids_of(folder):
+    from sidkit import SidTable
+
+    table = SidTable.from_parquet(folder)
+    return dict(zip(table.ids.to_pylist(), map(tuple, table.codes.tolist()), strict=True))
 
 
 def examples(command):

@@ -31,7 +31,7 @@ class Appended:
     given: int  # items that came
     published: int = 0  # items that got an ID
     kept: int = 0  # items that have one since earlier
-    differing: int = 0  # of those, items whose vector would get another SID today
+    differing: int = 0  # of those, items that came with another SID, as their vector changed or a policy moved them
     restored: int = 0  # of those, items that had been withdrawn
     moved: int = 0  # new items whose last token the policy changed
     shared: int = 0  # new items beyond the capacity of their SID, as their prefix is full

@@ -86,6 +86,6 @@ def _values(ids: Any, kind: str) -> list[Any]:
 
 def _require_different(database: Database) -> None:
     database.run("CREATE INDEX incoming_item ON incoming (item)")
-    twice = "SELECT item, min(row), max(row) FROM incoming GROUP BY item HAVING count(*) > 1"
-    for item, first, second in database.rows(f"{twice} ORDER BY min(row) LIMIT 1"):
+    for (item,) in database.rows("SELECT item FROM incoming GROUP BY item HAVING count(*) > 1 ORDER BY item LIMIT 1"):
+        (first,), (second,), *_ = database.rows("SELECT row FROM incoming WHERE item = ? ORDER BY row", item)
         raise InputError(f"items to append must be different; {item!r} is in row {first} and in row {second}")

@@ -121,7 +121,9 @@ def _print(registry: str, done: "Appended", policy: "Policy") -> None:
         if done.kept:
             print(f"{count_of(done.kept, 'item')} had an ID already and kept it")
     if done.differing:
-        print(f"{done.differing:,} of these would get another SID today; what is published stays")
+        print(
+            f"{done.differing:,} of these have another SID than the tokenizer gives them now; what is published stays"
+        )
     if done.restored:
         print(f"{done.restored:,} of these had been withdrawn, and are back with the IDs they had")
     if done.moved:
