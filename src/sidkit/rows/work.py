@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..engine.device import MOST_NEIGHBOURS
 
-__all__ = ["PASSES", "HasWork", "Work", "work_of", "work_of_fit"]
+__all__ = ["PASSES", "HasSizes", "HasWork", "Work", "work_of", "work_of_fit"]
 
 PASSES = 25  # passes over the rows that a clusterer is taken to make where it does not report its work
 
@@ -33,7 +33,9 @@ class _HasSize(Protocol):
 
 
 @runtime_checkable
-class _HasSizes(Protocol):
+class HasSizes(Protocol):
+    """A stage that knows the number of codes of each of its tokens."""
+
     @property
     def sizes(self) -> tuple[int, ...]: ...
 
@@ -44,7 +46,7 @@ def work_of(part: Any) -> Work:
         return part.work()
     if isinstance(part, _HasSize):
         return Work(float(PASSES * part.size))
-    return Work(float(PASSES * sum(part.sizes)) if isinstance(part, _HasSizes) else 0.0)
+    return Work(float(PASSES * sum(part.sizes)) if isinstance(part, HasSizes) else 0.0)
 
 
 def work_of_fit(stages: Iterable[Any]) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,6 +132,11 @@ class KeywordVectors:
     items: Vectors  # (k, m), by that of items
     weight: float = 0.5
 
+    @cached_property
+    def matcher(self) -> Matcher:
+        """Finds the keywords in texts."""
+        return Matcher(self.keywords)
+
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
@@ -156,10 +162,8 @@ class Alignment:
         if texts is None or len(texts) != len(rows):
             count = "none" if texts is None else len(texts)
             raise InputError(f"this alignment uses keywords: give a text for each of {len(rows)} {role}, not {count}")
-        if not hasattr(self, "_matcher"):
-            object.__setattr__(self, "_matcher", Matcher(self.keywords.keywords))
-        matches = self._matcher.matrix(texts)  # type: ignore[attr-defined]
-        return fuse(rows, matches, getattr(self.keywords, role), self.keywords.weight)
+        vectors = self.keywords.queries if role == "queries" else self.keywords.items
+        return fuse(rows, self.keywords.matcher.matrix(texts), vectors, self.keywords.weight)
 
     def save(self, path: str | Path) -> Path:
         """Write config.json and model.safetensors to a folder, in one step."""

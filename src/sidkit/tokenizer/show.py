@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ..rows.work import HasSizes
 from ..sids.metrics import metrics_for
 from ..sids.notebook import box, rows_table
 from ..stages.level import Level
@@ -29,7 +30,7 @@ def _sizes_of(stage: Any) -> tuple[int, ...]:
         return (int(stage.cluster.size),)
     if isinstance(stage, FSQ):
         return (2 ** (stage.bits // stage.tokens),) * stage.tokens
-    return tuple(getattr(stage, "sizes", ()))
+    return tuple(stage.sizes) if isinstance(stage, HasSizes) else ()
 
 
 def spec_line(name: str, stages: Sequence[Stage]) -> str:
