@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 from pathlib import Path
 from statistics import mean
 
+from made import made
 from tables import read_options
 
 DATASETS = ("lastfm", "toys", "sports", "clothing", "together")
@@ -66,13 +65,11 @@ def predicted(X, setting: str, seed: int, tried: tuple) -> list[dict]:
 
 
 def run(options: argparse.Namespace) -> None:
-    from codebook_quality import versions
-
     done = set()
     if options.output.exists():
         done = {key(json.loads(line)) for line in options.output.read_text().splitlines()}
-    where = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "command": command(options)} | versions()
-    for name in DATASETS:
+    where = made(command(options))
+    for name in options.datasets:
         X = rows_of(options.data, name)
         tried = TOGETHER if name == "together" else SIZES
         for seed in range(1 if name == "together" else options.seeds):
@@ -152,7 +149,7 @@ def summary(guesses: list[tuple[dict, dict]], truth: dict) -> str:
 
 
 def main() -> None:
-    options = read_options(__doc__, "data", seeds=2)
+    options = read_options(__doc__, "data", datasets=DATASETS, seeds=2)
     if not options.tables:
         run(options)
     tables([json.loads(line) for line in options.output.read_text().splitlines()])

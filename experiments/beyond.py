@@ -11,12 +11,12 @@ docs/results/beyond.md from the results of the second.
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from made import made, with_others
 from tables import mean_std, read_options
 from tiger_codes import BEYOND, DATASETS, SIZES, embeddings, sequences_of
 
@@ -81,9 +81,9 @@ def measured(codes: np.ndarray, X: np.ndarray, sequences: Sequences) -> dict:
     }
 
 
-def work(data: Path, codes: Path) -> list[dict]:
+def work(data: Path, codes: Path, datasets: Sequence[str]) -> list[dict]:
     runs = []
-    for dataset in DATASETS:
+    for dataset in datasets:
         X, sequences = embeddings(data / dataset), sequences_of(data / dataset)
         for name in NAMES:
             for path in sorted((codes / dataset).glob(f"{name}-[0-9].npy")):
@@ -110,16 +110,12 @@ def tables(runs: list[dict]) -> str:
 
 
 def main() -> None:
-    options = read_options(__doc__, "data", "codes")
+    options = read_options(__doc__, "data", "codes", datasets=DATASETS)
     if not options.tables:
-        from codebook_quality import versions
-
-        where = {
-            "command": f"python experiments/beyond.py DATA CODES -o {options.output.name}",
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-            "options": {name: {"recipe": recipe, **chosen} for name, (recipe, chosen) in BEYOND.items()},
-        }
-        results = where | versions() | {"runs": work(options.data, options.codes)}
+        where = made(f"python experiments/beyond.py DATA CODES -o {options.output.name}")
+        chosen = {name: {"recipe": recipe, **chosen} for name, (recipe, chosen) in BEYOND.items()}
+        runs = [run | {"commit": where["commit"]} for run in work(options.data, options.codes, options.datasets)]
+        results = where | {"options": chosen, "runs": with_others(options.output, runs, options.datasets)}
         options.output.write_text(json.dumps(results) + "\n")
     print(tables(json.loads(options.output.read_text())["runs"]))
 

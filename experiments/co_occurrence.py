@@ -10,10 +10,11 @@ of steps into the items of validation (docs/judging.md), which nothing was count
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from made import made, write_datasets
 from tables import read_options
 from tiger_codes import DATASETS, SIZES, embeddings, sequences_of
 
@@ -47,9 +48,9 @@ def rows_of(X: np.ndarray, seen: Sequences) -> Iterator[tuple[str, np.ndarray]]:
     yield "text smoothed, and weight 1", blend(smooth, vectors)
 
 
-def work(data: Path) -> dict[str, dict[str, float]]:
+def work(data: Path, datasets: Sequence[str]) -> dict[str, dict[str, float]]:
     results: dict[str, dict[str, float]] = {}
-    for dataset in DATASETS:
+    for dataset in datasets:
         X, sequences = embeddings(data / dataset), sequences_of(data / dataset)
         results[dataset] = {}
         for name, rows in rows_of(X, sequences.training()):
@@ -68,10 +69,10 @@ def tables(results: dict[str, dict[str, float]]) -> str:
 
 
 def main() -> None:
-    options = read_options(__doc__, "data")
+    options = read_options(__doc__, "data", datasets=DATASETS)
     if not options.tables:
-        command = "python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json"
-        options.output.write_text(json.dumps({"command": command, "datasets": work(options.data)}, indent=1) + "\n")
+        where = made("python experiments/co_occurrence.py DATA -o experiments/results/co_occurrence.json")
+        write_datasets(options.output, where, work(options.data, options.datasets))
     print(tables(json.loads(options.output.read_text())["datasets"]))
 
 

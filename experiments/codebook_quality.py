@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+
+from made import made, one_of
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
 THREE = (256, 256, 256)
@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--datasets", type=one_of(DATASETS), default=DATASETS, help="only these, by commas")
     parser.add_argument("--recipes", default="", help="only these, by commas")
     parser.add_argument("--tables", default="", help="only these, by commas")
     parser.add_argument("--vae", default='{"preset": "paper"}', help="options of the VAEs, as JSON")
@@ -85,14 +86,15 @@ def main() -> None:
     if options.output.exists():
         done = {key(json.loads(line)) for line in options.output.read_text().splitlines()}
     runs = [run for run in plan(options.seeds, json.loads(options.vae)) if key(run) not in done]
+    runs = [r for r in runs if r["dataset"] in options.datasets]
     runs = [r for r in runs if not options.recipes or r["recipe"] in options.recipes.split(",")]
     runs = [r for r in runs if not options.tables or r["table"] in options.tables.split(",")]
-    where = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "command": command(options)}
+    where = made(command(options))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     with options.output.open("a") as out, ProcessPoolExecutor(options.jobs) as pool:
         pending = [pool.submit(work, options.data, run) for run in runs]
         for count, future in enumerate(as_completed(pending), 1):
-            out.write(json.dumps(future.result() | where | versions()) + "\n")
+            out.write(json.dumps(future.result() | where) + "\n")
             out.flush()
             print(f"{count}/{len(pending)}", flush=True)
 
@@ -101,14 +103,6 @@ def command(options: argparse.Namespace) -> str:
     """What reruns this, without this machine's folders."""
     script = "python experiments/codebook_quality.py DATA"
     return f"{script} -o {options.output.name} --seeds {options.seeds} --vae '{options.vae}'"
-
-
-def versions() -> dict:
-    import numpy
-
-    import sidkit
-
-    return {"sidkit": sidkit.__version__, "numpy": numpy.__version__, "python": platform.python_version()}
 
 
 if __name__ == "__main__":

@@ -8,18 +8,16 @@ cosine of who took them in training, summed over the user's last 20 items, each 
 
 from __future__ import annotations
 
-import json
-import platform
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import scipy
+from made import made, write_datasets
 from scipy import sparse
-from tables import DATASETS, read_options
+from tables import read_options
 from tiger_codes import sequences_of
 
-from sidkit import __version__
 from sidkit.data.sequences import Sequences
 from sidkit.measure.counting import counted
 from sidkit.measure.ranking import mean_figures
@@ -55,22 +53,14 @@ def together(sequences: Sequences, items: int) -> np.ndarray:
 def main() -> None:
     options = read_options(__doc__, "data")
     results = {}
-    for dataset in DATASETS:
+    for dataset in options.datasets:
         folder: Path = options.data / dataset
         items, sequences = pq.read_metadata(folder / "items.parquet").num_rows, sequences_of(folder)
         figures = counted(sequences, items) | {"together": mean_figures(together(sequences, items))}
         results[dataset] = {"users": len(examples(sequences, "test"))} | figures
         print(dataset, {name: round(figure["ndcg@20"], 4) for name, figure in figures.items()}, flush=True)
-    versions = {
-        "sidkit": __version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "python": platform.python_version(),
-    }
-    command = "python experiments/counting.py DATA -o experiments/results/counting.json"
-    options.output.write_text(
-        json.dumps({"command": command, "versions": versions, "datasets": results}, indent=1) + "\n"
-    )
+    where = made("python experiments/counting.py DATA -o experiments/results/counting.json")
+    write_datasets(options.output, where | {"scipy": scipy.__version__}, results)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,9 @@ tables of docs/results/judging.md from the results of the first.
 from __future__ import annotations
 
 import json
-import os
-import platform
 from pathlib import Path
 
+from made import made, with_others
 from tables import mean_std, read_options
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
@@ -78,7 +77,7 @@ def tables(runs: list[dict]) -> None:
     print("| data | tokenizer | next item shares L1 % | L2 % | L3 % | lift L1 | L2 | L3 | nearest share L1 % | L2 % |"
           " overlap % |\n|---|---|" + "---:|" * 9)  # fmt: skip
     for dataset in DATASETS:
-        for name in TOKENIZERS:
+        for name in TOKENIZERS if any(run["dataset"] == dataset for run in runs) else ():
             row = [cells(dataset, name, lambda r, at=at: 100 * r["behaviour"]["share"][at], 2) for at in range(3)]
             row += [cells(dataset, name, lambda r, at=at: r["behaviour"]["lift"][at] or 0.0, 1) for at in range(3)]
             row += [cells(dataset, name, lambda r, at=at: 100 * r["neighbours"]["share"][at], 1) for at in range(2)]
@@ -87,7 +86,7 @@ def tables(runs: list[dict]) -> None:
     print("\n| data | tokenizer | lift over category L1 | L2 | L3 | purity L1 % | shuffled % | adjusted NMI L1 | L2 |"
           "\n|---|---|" + "---:|" * 7)  # fmt: skip
     for dataset in DATASETS:
-        first = next(run for run in runs if run["dataset"] == dataset)
+        first = next((run for run in runs if run["dataset"] == dataset), {})
         if "categories" not in first:
             continue
         for name in TOKENIZERS:
@@ -104,16 +103,13 @@ def tables(runs: list[dict]) -> None:
 
 
 def main() -> None:
-    options = read_options(__doc__, "data", seeds=3)
+    options = read_options(__doc__, "data", datasets=DATASETS, seeds=3)
     if not options.tables:
-        from codebook_quality import versions
-
-        where = {
-            "command": f"python experiments/judging.py DATA -o {options.output.name} --seeds {options.seeds}",
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        }
-        runs = [run for name in DATASETS for run in work(options.data / name, options.seeds)]
-        options.output.write_text(json.dumps(where | versions() | {"runs": runs}, indent=None) + "\n")
+        where = made(f"python experiments/judging.py DATA -o {options.output.name} --seeds {options.seeds}")
+        runs = [run for name in options.datasets for run in work(options.data / name, options.seeds)]
+        runs = [run | {"commit": where["commit"]} for run in runs]
+        results = where | {"runs": with_others(options.output, runs, options.datasets)}
+        options.output.write_text(json.dumps(results) + "\n")
     tables(json.loads(options.output.read_text())["runs"])
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
 from beyond import measured
+from made import made, with_others
 from scipy.stats import spearmanr
 from tables import read_options
 from tiger_codes import DATASETS, embeddings, sequences_of
@@ -37,9 +39,9 @@ FIGURES = {  # (figure, level or None); more is expected to be better, or less w
 }
 
 
-def work(data: Path, codes: Path) -> list[dict]:
+def work(data: Path, codes: Path, datasets: Sequence[str]) -> list[dict]:
     lines, results = [json.loads(line) for line in RESULTS.read_text().splitlines()], []
-    for dataset in DATASETS:
+    for dataset in datasets:
         X, sequences = embeddings(data / dataset), sequences_of(data / dataset)
         for line in lines:
             if line["dataset"] == dataset:
@@ -69,10 +71,11 @@ def tables(runs: list[dict]) -> str:
 
 
 def main() -> None:
-    options = read_options(__doc__, "data", "codes")
+    options = read_options(__doc__, "data", "codes", datasets=DATASETS)
     if not options.tables:
-        command = "python experiments/predicts.py DATA CODES -o experiments/results/predicts.json"
-        results = {"command": command, "runs": work(options.data, options.codes)}
+        where = made("python experiments/predicts.py DATA CODES -o experiments/results/predicts.json")
+        runs = [run | {"commit": where["commit"]} for run in work(options.data, options.codes, options.datasets)]
+        results = where | {"runs": with_others(options.output, runs, options.datasets)}
         options.output.write_text(json.dumps(results) + "\n")
     print(tables(json.loads(options.output.read_text())["runs"]))
 

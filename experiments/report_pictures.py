@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow.parquet as pq
+from made import made
 
 import sidkit
 from sidkit.data.embeddings import open_embeddings
@@ -141,7 +142,7 @@ def main() -> None:
         }
         take_screenshots(pages, options.output)
         command = f"python experiments/report_pictures.py DATA -o {options.output} --facts {options.facts}"
-        facts = {"command": command, "sidkit": sidkit.__version__, "seed": SEED, "reports": study.facts()}
+        facts = made(command) | {"seed": SEED, "reports": study.facts()}
     options.facts.write_text(json.dumps(facts, indent=1) + "\n")
 
 

@@ -101,7 +101,7 @@ def baselines(shops: Path, out: Path, dataset: str, encoder: str, setting: Setti
         ranks = {kind: each[name] for kind, each in found.ranks.items()}
         _save_ranks(out, (dataset, encoder, name, 0), ranks)
         facts = facts_of((dataset, encoder, "rq-kmeans", 0), setting.size, made, "cpu")
-        facts = {key: facts[key] for key in ("dataset", "size", "encoder", "items", "device", "versions")}
+        facts = {key: facts[key] for key in ("dataset", "size", "encoder", "items", "device", "versions", "commit")}
         lines.append(facts | {"tokenizer": name, "seed": 0, "figures": _figures(ranks, data)})
     return lines
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from made import commit, versions
 
-import sidkit
 from sidkit import SidTable, quality
 from sidkit.data.embeddings import open_embeddings
 from sidkit.data.joint import Joint, counts_of, repeated
@@ -111,7 +110,8 @@ def facts_of(key: Key, size: str, made: Made, device: str) -> dict[str, Any]:
         "sizes": list(made.items.sizes), "recipe": TOKENIZERS[name], "items": len(made.items),
         "quality": quality(made.items.codes, made.items.sizes), "fit_seconds": round(made.seconds, 1),
         "device": torch.cuda.get_device_name() if device != "cpu" and torch.cuda.is_available() else "CPU",
-        "versions": {"sidkit": sidkit.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        "versions": {"torch": torch.__version__, **versions()},
+        "commit": commit(),
     }  # fmt: skip
 
 

@@ -9,23 +9,27 @@ import argparse
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
+
+from made import one_of
 
 from sidkit.report.comparison import Comparison
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
 
 
-def read_options(doc: str, *folders: str, **numbers: Any) -> argparse.Namespace:
-    """The options of an experiment: folders to read, -o, --tables, and numbers by name with their defaults."""
+def read_options(doc: str, *folders: str, datasets: Sequence[str] = DATASETS, **numbers: Any) -> argparse.Namespace:
+    """The options of an experiment: folders to read, -o, --datasets, --tables, and numbers with their defaults."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for folder in folders:
         parser.add_argument(folder, type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
+    parser.add_argument("--datasets", type=one_of(datasets), default=tuple(datasets), help="only these, by commas")
     parser.add_argument("--tables", action="store_true", help="print tables from the output of an earlier run")
     return parser.parse_args()
 

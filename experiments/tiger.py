@@ -26,6 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from made import commit
 from tiger_codes import BEYOND, DATASETS, SIZES, TOKENIZERS, make
 
 MAIN = ("prq-kmeans", "rq-kmeans", "rq-vae", "without-global", "without-soft", "without-projection")
@@ -82,6 +83,7 @@ def line_of(dataset: str, outcome, plan, device) -> dict:
         "recipe": recipe,
         "options": options,
         "finished": outcome.finished,
+        "commit": commit(),
         **facts,
         "icr_per_sid": quality(run.table.codes, SIZES)["icr_per_sid"],
         "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],

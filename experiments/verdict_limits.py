@@ -11,11 +11,12 @@ their 10 nearest. Next to it is the lift of behaviour at the first level, which 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from made import made, with_others
 from tables import read_options
 from tiger_codes import embeddings, sequences_of
 
@@ -79,9 +80,9 @@ def sids_of(
         yield "none", f"random {'-'.join(map(str, sizes))}", rng.integers(0, sizes, (n, len(sizes))), sizes
 
 
-def work(data: Path) -> list[dict]:
+def work(data: Path, datasets: Sequence[str]) -> list[dict]:
     results = []
-    for dataset in DATASETS:
+    for dataset in datasets:
         X, texts, sequences = read(data, dataset)
         for kind, name, codes, sizes in sids_of(X, texts, sequences):
             near = neighbour_agreement(codes, sizes, X, queries=QUERIES)
@@ -111,10 +112,12 @@ def _cell(run: dict | None) -> str:
 
 
 def main() -> None:
-    options = read_options(__doc__, "data")
+    options = read_options(__doc__, "data", datasets=DATASETS)
     if not options.tables:
-        command = "python experiments/verdict_limits.py DATA -o experiments/results/verdict_limits.json"
-        results = {"command": command, "seed": SEED, "queries": QUERIES, "runs": work(options.data)}
+        where = made("python experiments/verdict_limits.py DATA -o experiments/results/verdict_limits.json")
+        runs = [run | {"commit": where["commit"]} for run in work(options.data, options.datasets)]
+        runs = with_others(options.output, runs, options.datasets)
+        results = where | {"seed": SEED, "queries": QUERIES, "runs": runs}
         options.output.write_text(json.dumps(results, indent=1) + "\n")
     print(tables(json.loads(options.output.read_text())["runs"]))
 

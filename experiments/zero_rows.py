@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
+from made import made
 
 import sidkit
 from sidkit.stages.level import Level
@@ -32,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     X = np.load(options.dataset / "embedding.npy").astype(np.float32)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    results = {"command": f"python experiments/zero_rows.py DATA/{options.dataset.name} -o {options.output}"}
+    results = made(f"python experiments/zero_rows.py DATA/{options.dataset.name} -o {options.output.name}")
     for plain, protected in product((True, False), (False, True)):
         spec = sidkit.rq_kmeans()
         stages = tuple(
