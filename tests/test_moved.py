@@ -23,6 +23,7 @@ DOCUMENTED = {
     "report.counting": ("counted", "counted_by_token"),
     "report.metrics": ("quality",),
     "report.neighbours": ("neighbour_agreement",),
+    "retriever.logits": ("SidLogitsProcessor",),
     "scalar": ("FSQ",),
     "sequences": ("Sequences", "read_sequences"),
     "spec": ("to_plain", "from_plain"),

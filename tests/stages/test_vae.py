@@ -837,7 +837,7 @@ def test_overrides_reach_the_field_they_name():
     [
         (lambda: rq_vae(preset="papr"), "no preset 'papr'; did you mean 'paper'"),
         (lambda: rq_vae(epoch=3), "RQVAE has no option 'epoch'; did you mean 'epochs'"),
-        (lambda: rq_vae(()), "at least one codebook size"),
+        (lambda: rq_vae(()), "cannot read sizes"),
         (lambda: rq_vae((0,)), "codebook size"),
         (lambda: rq_vae((256,), batch=100), "codebooks of 256 cannot be started from 100 rows"),
         (lambda: rq_vae(sinkhorn=(0.1,)), "one for each of 3 levels"),

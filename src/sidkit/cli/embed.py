@@ -41,6 +41,9 @@ def embed(
         int | None, typer.Option("--dimensions", help="Keep the first N dimensions [default: all]")
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="For sentence-transformers: cpu, cuda")] = None,
+    download: Annotated[
+        bool, typer.Option("--allow-download", help="Fetch --model by its name, if it is not on this machine")
+    ] = False,
     id_column: IdColumn = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was stopped")] = False,
     force: Force = False,
@@ -71,7 +74,7 @@ def embed(
     require_file(output, items, endings=TABLES, force=force)
     if device not in (None, "cpu") and encoder is None and model in ("wordllama", "tfidf"):
         raise SpecError(f"--device is for sentence-transformers; {model} runs on the CPU")
-    choice = Choice(model, dimensions, device, encoder)
+    choice = Choice(model, dimensions, device, encoder, download)
     chosen, notes = find_ids(items, id_column), ColumnNotes()
     notes.add("items", items, (chosen,))
     ids, texts = read_texts(items, text or ["title"], chosen.column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 from ..files.address import Location
-from ..rows.sources import Source, Wrapped
+from ..rows.sources import Source
 from .columns import ID, Chosen
 
 __all__ = ["Embeddings", "HasIds", "HasPaths", "chosen_columns", "id_name_of", "name_of", "paths_of"]
@@ -49,6 +49,14 @@ class _HasIdName(Protocol):
     def id_name(self) -> str: ...
 
 
+@runtime_checkable
+class _HasSource(Protocol):
+    """A source that wraps another, or rows that come from one (those of a cluster)."""
+
+    @property
+    def source(self) -> Any: ...
+
+
 def paths_of(source: Any) -> tuple[Location, ...]:
     """The files that a source reads; () if it reads none."""
     return source.paths if isinstance(source, HasPaths) else ()
@@ -74,6 +82,6 @@ def id_name_of(source: Any) -> str:
 
 
 def _unwrapped(source: Any) -> Any:
-    while isinstance(source, Wrapped):
+    while isinstance(source, _HasSource):
         source = source.source
     return source

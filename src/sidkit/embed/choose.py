@@ -15,10 +15,12 @@ def choose(
     texts: Sequence[str | None] | None = None,
     d: int | None = None,
     device: str | None = None,
+    allow_download: bool = False,
 ) -> Encoder:
     """wordllama, tfidf (fitted on `texts`), or a sentence-transformers model by name or folder.
 
-    d keeps the first d dimensions, all of them by default. device is for sentence-transformers only.
+    d keeps the first d dimensions, all of them by default. device and allow_download (of a name that is not on
+    this machine) are for sentence-transformers only.
     """
     if d is not None and d < 1:
         raise SpecError(f"cannot embed texts in {d} dimensions; ask for at least 1")
@@ -34,4 +36,4 @@ def choose(
         return TfIdf.fit(texts, d)
     from .sentence import Sentence
 
-    return Sentence(model, d, device)
+    return Sentence(model, d, device, allow_download)

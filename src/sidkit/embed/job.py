@@ -38,11 +38,13 @@ class Choice:
     d: int | None = None
     device: str | None = None
     folder: Path | None = None
+    allow_download: bool = False
 
     def make(self, texts: Any) -> Encoder:
         if self.folder is not None:
             return load(self.folder)
-        return choose(self.model, texts.to_pylist() if self.model == "tfidf" else None, self.d, self.device)
+        known = texts.to_pylist() if self.model == "tfidf" else None
+        return choose(self.model, known, self.d, self.device, self.allow_download)
 
 
 def embed_file(

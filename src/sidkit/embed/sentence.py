@@ -1,4 +1,4 @@
-"""Any sentence-transformers model: a folder, or a name, which is downloaded once."""
+"""Any sentence-transformers model: a folder, or a name, which is downloaded once and only if that is allowed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, need
 from .encoder import Encoder
+from .sentence_folder import folder_of
 
 __all__ = ["Sentence"]
 
@@ -17,14 +18,19 @@ EXTRA = "sentence-transformers"
 
 
 class Sentence(Encoder):
-    """model: its name or folder; d: dimensions to keep, the first of all; device: as torch names it."""
+    """model: its name or folder; d: dimensions to keep, the first of all; device: as torch names it.
+
+    allow_download: a name that is not on this machine may be fetched from a hub.
+    """
 
     kind = "sentence-transformers"
 
-    def __init__(self, model: str, d: int | None = None, device: str | None = None) -> None:
+    def __init__(
+        self, model: str, d: int | None = None, device: str | None = None, allow_download: bool = False
+    ) -> None:
         self.model = str(Path(model).resolve()) if Path(model).is_dir() else model
         self._truncate = d
-        self._model = self._load(device)
+        self._model = self._load(device, allow_download)
         self.d = self._embed(["width"], query=False).shape[1]
 
     def _embed(self, texts: list[str], query: bool) -> NDArray[Any]:
@@ -32,13 +38,21 @@ class Sentence(Encoder):
         rows: NDArray[Any] = encode(texts, convert_to_numpy=True, show_progress_bar=False)
         return rows
 
-    def _load(self, device: str | None) -> Any:
+    def _load(self, device: str | None, download: bool) -> Any:
         library = need("sentence_transformers", EXTRA, f"embedding with {self.model}")
+        folder = folder_of(self.model, download)
         try:
-            model = library.SentenceTransformer(self.model, device=device, truncate_dim=self._truncate)
+            model = library.SentenceTransformer(
+                str(folder),
+                device=device,
+                truncate_dim=self._truncate,
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
+            )
             # Some processors advertise bfloat16 and crash on it; weights may be stored in it.
             return model.float() if model.device.type == "cpu" else model
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError) as error:
             reason = str(error).strip().split("\n")[0][:200]
             raise InputError(
                 f"cannot load the sentence-transformers model {self.model!r} ({reason}); give a folder that holds one, "
@@ -51,4 +65,6 @@ class Sentence(Encoder):
 
     @classmethod
     def restore(cls, options: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Sentence:
-        return cls(**options)
+        if set(options) != {"model", "d"}:  # what is saved decides nothing else, downloads least of all
+            raise ValueError(f"its options are {sorted(options)}")
+        return cls(options["model"], options["d"])

@@ -1,0 +1,63 @@
+"""Folders of sentence-transformers models, checked before anything of them is loaded.
+
+A model's `modules.json` names the classes that it is made of, and sentence-transformers imports whatever it names, also
+from a file in the folder. Here only classes of sentence-transformers itself are accepted, and weights only as
+safetensors: an encoder that somebody sends you runs no code.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, need
+from ..files.folder import read_json
+
+__all__ = ["folder_of", "require_safe"]
+
+KNOWN = ("Transformer", "Pooling", "Normalize", "Dense", "StaticEmbedding")
+PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md"]
+ADVICE = "use another model"
+
+
+def folder_of(model: str, download: bool) -> Path:
+    """The checked folder of a model: this one, or that of a name, which is fetched only with `download`."""
+    folder = Path(model) if Path(model).is_dir() else _fetched(model, download)
+    require_safe(folder)
+    return folder
+
+
+def _fetched(name: str, download: bool) -> Path:
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    hub = need("huggingface_hub", "sentence-transformers", f"embedding with {name}")
+    named = name if "/" in name else f"sentence-transformers/{name}"  # as sentence-transformers reads a bare name
+    try:
+        return Path(hub.snapshot_download(named, allow_patterns=PATTERNS, local_files_only=not download))
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        hint = "" if download else "; models are downloaded only with --allow-download"
+        raise InputError(
+            f"cannot load the sentence-transformers model {name!r} ({reason}){hint}; give a folder that holds one, a "
+            "name that can be downloaded, or one of wordllama, tfidf"
+        ) from error
+
+
+def require_safe(folder: Path) -> None:
+    """An error if loading the folder could run code, or read weights that are not safetensors."""
+    listing = folder / "modules.json"
+    modules: Any = [{"path": "", "type": "sentence_transformers.models.Transformer"}]
+    if listing.is_file():
+        modules = read_json(listing, ADVICE)
+    if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
+        raise InputError(f"{listing} does not list the modules of a model; {ADVICE}")
+    for one in modules:
+        kind, part = str(one.get("type", "")), str(one.get("path", ""))
+        if not kind.startswith("sentence_transformers.") or kind.rpartition(".")[2] not in KNOWN:
+            raise InputError(f"{listing} asks for the class {kind[:100]!r}, which is not loaded; {ADVICE}")
+        inner = (folder / part).resolve()
+        if inner != folder.resolve() and folder.resolve() not in inner.parents:
+            raise InputError(f"{listing} leads out of its folder: {part[:100]!r}; {ADVICE}")
+        has_weights = kind.rpartition(".")[2] in ("Transformer", "Dense", "StaticEmbedding")
+        if has_weights and not list(inner.glob("*.safetensors")):
+            raise InputError(f"{inner} has no weights as safetensors, and others are not loaded; {ADVICE}")

@@ -1,0 +1,90 @@
+"""A sentence-transformers folder runs no code, and nothing is fetched that was not asked for."""
+
+import json
+
+import pytest
+
+from sidkit.embed.sentence_folder import folder_of, require_safe
+from sidkit.errors import InputError
+
+GOOD = [
+    {"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+    {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+]
+
+
+def written(folder, modules, weights="model.safetensors"):
+    folder.mkdir(exist_ok=True)
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / weights).write_bytes(b"")
+    return folder
+
+
+def test_known_modules_with_safetensors_are_accepted(tmp_path):
+    assert folder_of(str(written(tmp_path / "m", GOOD)), download=False) == tmp_path / "m"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "evil.Module",
+        "m.evil.Module",
+        "sentence_transformers.models.Evil",
+        "os.system",
+        "",
+        "sentence_transformersx.Dense",
+    ],
+)
+def test_other_classes_are_refused_by_name(tmp_path, kind):
+    folder = written(tmp_path / "m", [*GOOD, {"path": "2_Evil", "type": kind}])
+    (folder / "evil.py").write_text("raise SystemExit(99)")
+    with pytest.raises(InputError, match="which is not loaded"):
+        require_safe(folder)
+
+
+def test_pickled_weights_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no weights as safetensors"):
+        require_safe(written(tmp_path / "m", GOOD, "pytorch_model.bin"))
+    dense = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    folder = written(tmp_path / "n", [*GOOD, dense])
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(InputError, match="2_Dense has no weights as safetensors"):
+        require_safe(folder)
+
+
+def test_paths_stay_in_the_folder(tmp_path):
+    out = {"path": "../other", "type": "sentence_transformers.models.Normalize"}
+    with pytest.raises(InputError, match="leads out of its folder"):
+        require_safe(written(tmp_path / "m", [*GOOD, out]))
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '["a"]'])
+def test_listings_that_are_none(tmp_path, content):
+    folder = written(tmp_path / "m", GOOD)
+    (folder / "modules.json").write_text(content)
+    with pytest.raises(InputError, match="does not list the modules"):
+        require_safe(folder)
+
+
+def test_a_name_is_looked_for_on_this_machine_only(monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    asked = []
+
+    def snapshot(name, **options):
+        asked.append((name, options["local_files_only"]))
+        raise FileNotFoundError("not in the cache")
+
+    monkeypatch.setattr(hub, "snapshot_download", snapshot)
+    with pytest.raises(InputError, match="are downloaded only with allow_download"):
+        folder_of("all-MiniLM-L6-v2", download=False)
+    with pytest.raises(InputError, match=r"model 'shop/model' \(not in the cache\)"):
+        folder_of("shop/model", download=True)
+    assert asked == [("sentence-transformers/all-MiniLM-L6-v2", True), ("shop/model", False)]
+
+
+def test_a_saved_encoder_cannot_allow_downloads():
+    from sidkit.embed.sentence import Sentence
+
+    with pytest.raises(ValueError, match="allow_download"):
+        Sentence.restore({"model": "a/b", "d": None, "allow_download": True}, {})
