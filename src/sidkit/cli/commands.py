@@ -31,6 +31,7 @@ from .publish.init import init
 from .publish.list import list as list_generations
 from .publish.shared import WithRegistry
 from .publish.show import show as show_published
+from .publish.watch import watch
 from .publish.withdraw import withdraw
 from .ray import WithRay
 from .recommend import recommend
@@ -108,6 +109,7 @@ GROUPS = {
             Command(diff_generations, "List what changed between two generations", WithRegistry),
             Command(withdraw, "Withdraw items, or all that a generation published", WithRegistry),
             Command(export_generation, "Write a generation as Parquet files", WithRegistry),
+            Command(watch, "Test whether new items are still like those of the fit", WithRegistry),
             Command(align_refit, "Renumber the codes of a refit, so that items keep their tokens"),
         ),
     ),
