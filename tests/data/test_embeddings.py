@@ -444,7 +444,8 @@ def test_a_missing_vector_column_is_answered_with_the_likely_one(tmp_path):
 
 
 def test_a_missing_id_column_is_answered_with_the_likely_one(tmp_path):
-    path = table(tmp_path / "items.parquet", price=np.ones(10), code=IDS, emb=vectors(X))
+    letters = [letter * 3 for letter in "abcdefghij"]
+    path = table(tmp_path / "items.parquet", price=np.ones(10), code=letters, emb=vectors(X))
     wanted = "no column 'item_id' in items.parquet (columns: price, code, emb); did you mean id_column='code'?"
     with refused(f"^{re.escape(wanted)}$"):
         open_embeddings(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from ..errors import count_of
 from ..report.draw.chart import GUIDE, Panel, Series
 from ..report.draw.figure import Figure
 from ..report.html import figure_section, look_for, page, section, table, verdict_box
@@ -161,7 +162,7 @@ def advice_page(advice: Advice, name: str, command: str, made: Made | None = Non
     ]
     counted = "all of them" if advice.counted == advice.items else f"{advice.counted:,} of them"
     others = "".join(f", fitted with {count:,} {role}" for role, count in advice.others.items())
-    subtitle = f"{advice.items:,} items{others}; SIDs counted for {counted}"
+    subtitle = f"{count_of(advice.items, 'item')}{others}; SIDs counted for {counted}"
     return page(name, "Advice on codebook sizes", subtitle, sections, made)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 from .columns import ColumnNotes, visits_from
 from .inputs import open_source
 from .options import (
@@ -111,14 +111,16 @@ def _print(written: Mapping[str, Any], output: "Location", like: bool) -> None:
     from .printing import command_line
 
     if written.get("items_unknown"):
-        unknown = f"{written['items_unknown']:,} items of the sequences have no embedding"
-        print(f"{unknown} and were left out", file=sys.stderr)
+        unknown = count_of(written["items_unknown"], "item of the sequences has", "items of the sequences have")
+        print(f"{unknown} no embedding and were left out", file=sys.stderr)
     if written["alone"]:
         print(
-            f"{written['alone']:,} items occur with no other, or too seldom; their co-occurrence vectors are zero",
+            f"{count_of(written['alone'], 'item occurs', 'items occur')} with no other, or too seldom; "
+            "the co-occurrence vectors of such items are zero",
             file=sys.stderr,
         )
-    print(f"wrote {written['items']:,} embeddings of {written['d']} + {written['beside']} dimensions to {output}")
+    count = count_of(written["items"], "embedding")
+    print(f"wrote {count} of {written['d']} + {written['beside']} dimensions to {output}")
     if like:
         print(f"      next: {command_line('encode', 'tok/', output, '-o', f'{output.stem}-sids.parquet')}")
         return

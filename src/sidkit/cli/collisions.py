@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..errors import InputError, SpecError
+from ..errors import InputError, SpecError, count_of
 from .outputs import TABLES
 
 if TYPE_CHECKING:
@@ -142,8 +142,11 @@ def describe_policy(facts: Mapping[str, Any]) -> str:
     """What a policy did, in a sentence or two."""
     words = []
     if facts["published"]:
-        words.append(f"{facts['kept']:,} items keep their published SIDs, {facts['new']:,} are new")
-    moved = f"policy {facts['policy']}: {facts['moved']:,} of {facts['new']:,} items moved to another last code"
+        kept = count_of(facts["kept"], "item keeps its published SID", "items keep their published SIDs")
+        words.append(f"{kept}, {facts['new']:,} are new")
+    moved = (
+        f"policy {facts['policy']}: {facts['moved']:,} of {count_of(facts['new'], 'item')} moved to another last code"
+    )
     if facts["moved"]:
         moved += f", which adds {facts['added_cost_per_moved_item']:.4f} to the cost of each"
     if facts.get("greedy_added_cost") is not None:
@@ -156,5 +159,5 @@ def describe_policy(facts: Mapping[str, Any]) -> str:
             f"now {near['overlap_after']:.1%}"
         )
     if facts["sharing"]:
-        words.append(f"{facts['sharing']:,} items share a SID with others")
+        words.append(f"{count_of(facts['sharing'], 'item shares', 'items share')} a SID with others")
     return "; ".join(words)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 from .options import Force, Json, Location, location
 from .outputs import PAGES, require_file, write_page
 
@@ -52,7 +52,8 @@ def diff(
 def _print(facts: Mapping[str, Any]) -> None:
     from .printing import print_rows
 
-    counts = f"{facts['shared']:,} items are in both, {facts['added']:,} were added, {facts['removed']:,} removed"
+    both = count_of(facts["shared"], "item is", "items are")
+    counts = f"{both} in both, {facts['added']:,} were added, {facts['removed']:,} removed"
     kept = [f"{count:,} kept {tokens}" for tokens, count in enumerate(facts["tokens_kept"][:-1]) if count]
     moved = f"{facts['moved']:,} have another SID" + (f" ({', '.join(kept)} first tokens)" if kept else "")
     head = ["level", "other token", "other prefix", "prefixes", "now", "split", "merged", "same items"]
@@ -69,7 +70,9 @@ def _print(facts: Mapping[str, Any]) -> None:
     for word, found in (("split", facts["splits"]), ("merged", facts["merges"])):
         for one in found[:5]:
             parts = ", ".join(f"{part['prefix']} ({part['items']:,})" for part in one["parts"][:3])
-            print_line(f"{word} {one['prefix']} ({one['items']:,} items): {parts}{' …' if one['in'] > 3 else ''}")
+            print_line(
+                f"{word} {one['prefix']} ({count_of(one['items'], 'item')}): {parts}{' …' if one['in'] > 3 else ''}"
+            )
 
 
 def print_line(text: str) -> None:

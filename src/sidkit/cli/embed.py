@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError, SpecError
+from ..errors import InputError, SpecError, count_of
 from .columns import ColumnNotes
 from .options import Force, IdColumn, Json, Location, location
 from .outputs import TABLES, require_file
@@ -94,12 +94,13 @@ def _print(facts: Mapping[str, Any], output: Path) -> None:
 
     if facts["without_text"]:
         print(
-            f"{facts['without_text']:,} items have no text that the encoder knows; their rows are zero, and "
-            "`sidkit fit --bad-rows drop` leaves them out",
+            f"{count_of(facts['without_text'], 'item has', 'items have')} no text that the encoder knows; such rows "
+            "are zero, and `sidkit fit --bad-rows drop` leaves them out",
             file=sys.stderr,
         )
     drop = {"--bad-rows": "drop" if facts["without_text"] else None}
-    print(f"wrote {facts['items']:,} embeddings of {facts['d']} dimensions ({facts['encoder']}) to {output}")
+    count = count_of(facts["items"], "embedding")
+    print(f"wrote {count} of {facts['d']} dimensions ({facts['encoder']}) to {output}")
     print(f"      their encoder to {beside(output)}; next: {command_line('fit', output, '-o', 'tok/', options=drop)}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..errors import InputError, SpecError
+from ..errors import InputError, SpecError, count_of
 from .collisions import (
     CapacityOption,
     CollisionChoice,
@@ -25,6 +25,7 @@ from .inputs import open_source
 from .options import BadRows, BadRowsOption, Column, Device, IdColumn, Json, Location, TemplateOption, location
 from .outputs import TABLES, require_file, require_writable
 from .ray import Cpus, Ray, Workers, print_encoded, require_ray, rows_on_ray
+from .swapped import require_order
 
 if TYPE_CHECKING:
     from ..progress import Progress
@@ -96,6 +97,7 @@ def encode(
 
     require_ray(ray, workers, cpus)
     template_named(template)
+    require_order("encode", tokenizer=tokenizer, embeddings=embeddings)
     fitted, to_stream = load(tokenizer), str(output) == "-"
     names, published = split_keep(keep)
     further = kept_columns(names, ("item_id", "codes", "sid"))
@@ -258,4 +260,4 @@ def _print(items: int, output: "Location", ran: dict[str, Any]) -> None:
 
     if ran:
         print(describe_run(ran))
-    print(f"wrote {items:,} semantic IDs to {output}; next: {command_line('report', output)}")
+    print(f"wrote {count_of(items, 'semantic ID')} to {output}; next: {command_line('report', output)}")

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 from .columns import ColumnNotes, visits_from
 from .inputs import ids_of_lines
 from .options import Device, FileOrder, ItemColumn, Json, SequenceColumn, SequencesFile, TimeColumn, UserColumn, Within
+from .swapped import require_order
 
 
 def evaluate(
@@ -58,6 +59,7 @@ def evaluate(
     if split not in ("test", "valid"):
         raise SpecError(f"--split must be test or valid, not {split!r}")
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    require_order("evaluate", retriever=retriever, sequences=sequences)
     seeds, notes = seeds_in(retriever), ColumnNotes()
     folders = {f"seed {seed}": seed_folder(retriever, seed) for seed in seeds} or {"evaluate": retriever}
     trained = {label: Retriever.load(folder, device) for label, folder in folders.items()}
@@ -81,4 +83,4 @@ def evaluate(
         return
     print_figures(means, users, simple, seeds, stds)
     if (most := beams or first.plan.beams) < max(CUTS):
-        print(f"with {most} SIDs generated per user, figures at more than {most} are those at {most}")
+        print(f"with {count_of(most, 'SID')} generated per user, figures at more than {most} are those at {most}")

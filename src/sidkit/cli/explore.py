@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 from .columns import ColumnNotes, id_column_in, vectors_from
 from .inputs import require_its_tokenizer
 from .options import Column, IdColumn, Insist, Items, Json, Location, Sids, TokenizerOption, location
@@ -79,7 +79,8 @@ def explore(
         notes.print()
         for side in about["sides"]:
             sizes = "-".join(map(str, side["sizes"]))
-            print(f"{plain(side['name'])}: {side['items']:,} items, {side['sids']:,} distinct SIDs, sizes {sizes}")
+            counts = f"{count_of(side['items'], 'item')}, {count_of(side['sids'], 'distinct SID')}"
+            print(f"{plain(side['name'])}: {counts}, sizes {sizes}")
     if not check:
         _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser, as_json)
 

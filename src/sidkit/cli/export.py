@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 from .columns import ColumnNotes, visits_from
 from .inputs import sids_from
 from .options import (
@@ -184,6 +184,6 @@ def _print(target: "ExportTarget", record: dict[str, Any], output: Path) -> None
     for note in record["notes"]:
         print(plain(f"note: {note}"))
     total = sum(facts["bytes"] for facts in record["files"].values())
-    print(plain(f"wrote {len(record['files'])} files ({total:,} bytes) for {target.reader} to {output}:"))
+    print(plain(f"wrote {count_of(len(record['files']), 'file')} ({total:,} bytes) for {target.reader} to {output}:"))
     for name in list(record["files"])[:20]:
         print(plain(f"  {name}"))

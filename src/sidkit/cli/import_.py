@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InputError, SpecError
+from ..errors import InputError, SpecError, count_of
 from .options import Force, Json, TableOutput
 from .outputs import TABLES, require_file
 from .parsing import read_sizes
@@ -59,7 +59,7 @@ def import_(
     for note in how.notes:
         print(plain(f"note: {note}"))
     print_report(facts)
-    print(f"wrote {len(table):,} semantic IDs to {output}")
+    print(f"wrote {count_of(len(table), 'semantic ID')} to {output}")
 
 
 import_.__name__ = "import"  # a word that Python keeps for itself

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import InputError, count_of
 from .options import BadRows
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def open_source(
         raise InputError(f"no rows are left: all {len(good.bad):,} of {path} are bad, the first because it {first}")
     if good.bad:
         listing = list_bad_rows(output, source, good.bad)
-        print(f"left out {len(good.bad):,} bad rows, listed in {listing}", file=sys.stderr)
+        print(f"left out {count_of(len(good.bad), 'bad row')}, listed in {listing}", file=sys.stderr)
     return good
 
 

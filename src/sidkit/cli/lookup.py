@@ -10,6 +10,7 @@ from ..errors import InputError, SpecError
 from .columns import ColumnNotes
 from .inputs import sids_from, texts_for
 from .options import IdColumn, Insist, Items, Json, Sids, TextColumn, TokenizerOption
+from .swapped import require_order
 
 if TYPE_CHECKING:
     from ..files.address import Location
@@ -36,6 +37,7 @@ def lookup(
 
     if limit < 0:
         raise SpecError(f"--limit must be at least 0, not {limit}")
+    require_order("lookup", sids=sids, text=what)
     table, notes = sids_from(sids, tokenizer, force), ColumnNotes()
     prefix = table.sid_of(what) or _prefix(table, what, sids)
     rows = table.rows_of(prefix)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from ..errors import count_of
+
 if TYPE_CHECKING:
     from ..advice.candidates import Advice
 
@@ -39,7 +41,7 @@ def print_advice(advice: Advice, commands: Sequence[str]) -> None:
     if not all(one.measured for one in advice.candidates):
         brackets = " Brackets: where 90 % of full fits are expected."
     others = "".join(f", fitted with {count:,} {role}" for role, count in advice.others.items())
-    console.print(f"\n{advice.items:,} items{others}{counted}.{brackets}", style="dim")
+    console.print(f"\n{count_of(advice.items, 'item')}{others}{counted}.{brackets}", style="dim")
     if advice.users:
         console.print(RANKED.format(users=advice.users), style="dim", soft_wrap=True)
     if advice.drifts:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from ..errors import count_of
 from .printing import COLOURS, command_line, print_quality
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _to_activate() -> str:
 
 
 def _print_prefix(console: Console, prefix: Prefix) -> None:
-    console.print(f"\n[cyan]{prefix.token}[/cyan] {prefix.items:,} items: {', '.join(prefix.words)}")
+    console.print(f"\n[cyan]{prefix.token}[/cyan] {count_of(prefix.items, 'item')}: {', '.join(prefix.words)}")
     for branch in prefix.branches:
         console.print(f"   [green]{branch.token}[/green] {branch.items:>3} {', '.join(branch.words)}")
         for title in branch.titles:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from ..errors import count_of
 from ..measure.ranking import CUTS, labels_at
 from ..report.words import COUNTING
 from .printing import console_at_least
@@ -32,7 +33,7 @@ def _counting(facts: Mapping[str, Any]) -> Shown:
     table = Table("", *labels.values(), box=None, pad_edge=False, header_style="bold")
     for method, words in COUNTING.items():
         table.add_row(words, *(f"{facts[method][name]:.4f}" for name in labels))
-    note = f"how well the last item but one of {facts['users']:,} users is predicted"
+    note = f"how well the last item but one of {count_of(facts['users'], 'user')} is predicted"
     return "Counting: what can be recommended without a model?", table, [note]
 
 
@@ -46,7 +47,8 @@ def _behaviour(facts: Mapping[str, Any]) -> Shown:
     left_out = f"{facts['transitions_repeated']:,} repeats, {facts['transitions_unknown']:,} with an item without a SID"
     notes = [
         "popular item, any item: the share if the next item were drawn that way; lift: over a popular item",
-        f"{facts['transitions']:,} transitions in {facts['sequences']:,} sequences; left out: {left_out}",
+        f"{count_of(facts['transitions'], 'transition')} in {count_of(facts['sequences'], 'sequence')}; "
+        f"left out: {left_out}",
     ]
     if "category_share" in facts:
         columns["in category"] = _percent(facts["chance_category"])
@@ -67,7 +69,7 @@ def _neighbours(facts: Mapping[str, Any]) -> Shown:
     }
     error = f" ±{facts['overlap_error']:.2%}" if facts["overlap_error"] else ""
     overlap = f"{facts['overlap']:.2%}{error} of the {k} nearest by code are among the {k} nearest by embedding"
-    sample = f"a sample of {facts['queries']:,} of {facts['items']:,} items"
+    sample = f"a sample of {facts['queries']:,} of {count_of(facts['items'], 'item')}"
     without = f"; {facts['items_without_vector']:,} have no vector" if facts["items_without_vector"] else ""
     return "Neighbours: do the nearest items share the prefix?", _per_level(columns), [overlap, sample + without]
 
@@ -80,7 +82,8 @@ def _categories(facts: Mapping[str, Any]) -> Shown:
         "NMI shuffled": [f"{value:.3f}" for value in facts["nmi_chance"]],
         "NMI adjusted": [f"{value:.3f}" for value in facts["nmi_adjusted"]],
     }
-    note = f"{facts['labels']:,} categories; {facts['items_unlabelled']:,} items have none"
+    none = count_of(facts["items_unlabelled"], "item has", "items have")
+    note = f"{count_of(facts['labels'], 'category', 'categories')}; {none} none"
     return "Categories: do prefixes follow them?", _per_level(columns), [note]
 
 

@@ -42,4 +42,4 @@ def _probability(one: Mapping[str, Any]) -> str:
     """Of the SID, and how many items have it."""
     share = one["probability"]
     text = f"{share:.1%}" if share >= 0.1 else f"{100 * share:.2g}%"
-    return text if one["items_on_sid"] == 1 else f"{text}, {one['items_on_sid']:,} items have this SID"
+    return text if one["items_on_sid"] == 1 else f"{text}, {count_of(one['items_on_sid'], 'item')} have this SID"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import count_of
 from ..files.address import Remote, is_address, locate
 from ..measure.ranking import CUTS, LABELS, labels_at
 from ..sids.metrics import metrics_for
@@ -110,7 +111,7 @@ def print_comparison(comparison: Comparison) -> None:
     console.print(table)
     fits = [runs for label, runs in comparison.figures.items() if label not in comparison.spread]
     runs, seeds = sum(map(len, fits)), ", ".join(map(str, comparison.seeds))
-    console.print(f"{runs} runs over seeds {seeds}; {comparison.reused} were on disk already")
+    console.print(f"{count_of(runs, 'run')} over seeds {seeds}; {comparison.reused} were on disk already")
     if comparison.is_counted:
         from ..report.counted import PREDICTS
         from ..report.lead import lead_of
@@ -179,7 +180,7 @@ def print_figures(
     for start in range(0, len(names), width):
         columns = names[start : start + width]
         table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column(f"{users:,} users", no_wrap=True)
+        table.add_column(count_of(users, "user"), no_wrap=True)
         for name in columns:
             table.add_column(labels[name], no_wrap=True)
         for words, figures, style in rows:

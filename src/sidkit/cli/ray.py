@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 from .options import BadRows
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def list_left_out(rows: "RayRows", output: Path) -> None:
 
     complete: Any = rows.source
     listing = list_bad_rows(output, complete.source, {row: why for row, (_, why) in rows.left_out.items()})
-    print(f"left out {len(rows.left_out):,} bad rows, listed in {listing}", file=sys.stderr)
+    print(f"left out {count_of(len(rows.left_out), 'bad row')}, listed in {listing}", file=sys.stderr)
 
 
 def print_encoded(
@@ -113,4 +113,4 @@ def print_encoded(
     note = f" ({done.kept} were there already)" if done.kept else ""
     following = command_line("report", output)
     print(describe_run(ran))
-    print(f"wrote {done.rows:,} semantic IDs to {len(done.files)} files{note}; next: {following}")
+    print(f"wrote {count_of(done.rows, 'semantic ID')} to {count_of(len(done.files), 'file')}{note}; next: {following}")

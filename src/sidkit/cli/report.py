@@ -30,6 +30,7 @@ from .options import (
 )
 from .outputs import PAGES, require_file, require_folder, write_page
 from .parsing import require_choice
+from .swapped import require_order
 
 if TYPE_CHECKING:
     pass
@@ -83,6 +84,7 @@ def report(
     if figures is not None:
         check_formats(forms)
     require_choice("--map", map_by, METHODS)
+    require_order("report", sids=sids, tokenizer=tokenizer)
     if output is not None:
         require_file(output, *files_of(sids, nested=True), items, sequences, embeddings, endings=PAGES, force=force)
     if figures is not None:

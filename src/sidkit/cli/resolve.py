@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, count_of
 from .collisions import (
     CapacityOption,
     CollisionChoice,
@@ -102,7 +102,7 @@ def resolve(
         return
     notes.print()
     print(describe_policy(facts))
-    print(f"wrote {len(after):,} semantic IDs to {output}; next: {command_line('report', output)}")
+    print(f"wrote {count_of(len(after), 'semantic ID')} to {output}; next: {command_line('report', output)}")
 
 
 def _noted(kind: str, name: str, sids: Any) -> Path:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 
 
 def serve(
@@ -76,7 +76,7 @@ def serve(
     )
     if check:
         snapshot = Snapshot.load(options)
-        count = "" if snapshot.published is None else f", {len(snapshot.published):,} items"
+        count = "" if snapshot.published is None else f", {count_of(len(snapshot.published), 'item')}"
         print(f"{tokenizer}: tokenizer {snapshot.fitted.digest}, vectors of {snapshot.fitted.d} numbers{count}")
         return
 

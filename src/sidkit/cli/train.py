@@ -3,11 +3,11 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 from .columns import ColumnNotes, visits_from
 from .inputs import sids_from
 from .options import (
@@ -26,6 +26,7 @@ from .options import (
 )
 from .outputs import require_folder
 from .parsing import read_seeds, require_choice
+from .swapped import require_order
 
 
 def train(
@@ -107,8 +108,9 @@ def train(
     plan = Plan(
         shape, epochs, batch, learning_rate, patience, history, beams, constrained, precision, chosen[0]  # type: ignore[arg-type]
     )  # fmt: skip
-    _require_output(output, None if seeds is None else chosen, force, resume)
+    _require_output(output, seeds and chosen, force, resume)
     columns = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    require_order("train", sids=sids, sequences=sequences)
     table, notes = sids_from(sids, tokenizer, force), ColumnNotes()
     behaviour = visits_from(sequences, table.ids, columns, notes, table.origin.id_column)
     if not as_json:
@@ -121,25 +123,25 @@ def train(
             means, stds, done = facts["test"], {}, f"best epoch {facts['best_epoch']} of {facts['epochs']}"
         else:
             facts = train_seeds(table, behaviour, output, chosen, plan, device, progress, resume, at_once).plain()
-            means, stds, done = facts["means"], facts["stds"], f"{len(chosen)} seeds, {facts['at_once']} at once"
+            means, stds = facts["means"], facts["stds"]
+            done = f"{count_of(len(chosen), 'seed')}, {facts['at_once']} at once"
     simple = counted(behaviour, len(table))
     if as_json:
         print(json.dumps({"output": str(output), **facts, "counting": simple, **notes.field()}))
         return
     print_figures(means, facts["users"], simple, chosen if seeds else (), stds)
-    order = ("--file-order",) if file_order else ()
-    following = command_line("evaluate", output, sequences, *order, options=columns.options())
+    following = command_line("evaluate", output, sequences, *columns.flags(), options=columns.options())
     print(f"\n{done}, {facts['seconds']:,.0f} s; wrote {output}; next: {following}")
 
 
-def _require_output(output: Path, seeds: list[int] | None, force: bool, resume: bool) -> None:
-    """seeds: of --seeds, whose runs get folders in the output."""
+def _require_output(output: Path, seeds: Any, force: bool, resume: bool) -> None:
+    """seeds: those of --seeds, if given: their runs get folders in the output."""
     from functools import partial
 
     from ..retriever.seeds import check_seeds_folder
     from ..retriever.store import RETRIEVER
 
-    check = RETRIEVER.check_target if seeds is None else partial(check_seeds_folder, seeds=seeds)
+    check = partial(check_seeds_folder, seeds=seeds) if seeds else RETRIEVER.check_target
     require_folder(output, check, force, quiet=resume)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import SpecError
+from ..errors import SpecError, count_of
 from .inputs import sids_from
 from .options import Json, Sids
 from .outputs import require_folder
@@ -50,7 +50,8 @@ def trie(
     if as_json:
         print(json.dumps(facts))
     else:
-        print(f"{facts['sids']:,} SIDs of {facts['items']:,} items, tokens {facts['tokens'][0]} to {tokens.largest}")
+        counts = f"{count_of(facts['sids'], 'SID')} of {count_of(facts['items'], 'item')}"
+        print(f"{counts}, tokens {facts['tokens'][0]} to {tokens.largest}")
         print(f"{output}: {size / 1e6:,.1f} MB, memory-mapped when loaded")
 
 

@@ -27,6 +27,7 @@ __all__ = [
 NEARLY_ALL = 0.99  # of the values are different in a column of ids; a file with a repeated id is still understood
 LONGEST_ID = 64  # characters, on average
 BLANKS = 0.05  # of the values of a column of ids have blanks inside, at most
+WITH_DIGITS = 0.9  # of the texts of a column of ids contain a digit
 SPARSE = 8  # times as many numbers as ids, at least, up to the largest id
 YEARS = (631_152_000, 4_102_444_800)  # 1990 and 2100, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
@@ -62,7 +63,16 @@ def is_id_like(values: Any) -> bool:
 
 
 def could_be_id(name: str, values: Any) -> str | None:
-    return "every value is different" if name.lower().endswith("id") and is_id_like(values) else None
+    """Values that are all different, of a column whose name ends in "id"; of any column, texts with digits in them."""
+    if not is_id_like(values):
+        return None
+    if name.lower().endswith("id"):
+        return "every value is different"
+    texts = without_dictionary(values.drop_null())
+    if not is_text(texts.type):
+        return None
+    digits = pc.mean(pc.match_substring_regex(texts.cast(pa.large_string()), "[0-9]").cast(pa.int8())).as_py()
+    return "different texts with digits" if digits >= WITH_DIGITS else None
 
 
 def could_be_user(name: str, values: Any) -> str | None:

@@ -11,7 +11,8 @@ _PRODUCTS = """
     asin parent_asin product_id product sku sku_id spu_id goods_id offer_id listing_id article_id movie_id book_id
     work_id track_id song_id artist_id album_id video_id photo_id news_id note_id post_id game_id app_id recipe_id
     beer_id anime_id business_id gmap_id place_id venue_id poi_id hotel_id property_id course_id job_id content_id
-    media_id doc_id document_id iid item_no item_number item_code product_code product_number isbn isbn13 ean gtin upc
+    media_id doc_id document_id iid item_no item_number item_code product_code product_number article_number
+    article_no article_code part_number isbn isbn10 isbn13 ean ean13 gtin upc
 """
 _ROLES = {
     "vectors": "embedding emb vector embeddings vectors",

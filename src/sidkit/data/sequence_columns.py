@@ -49,6 +49,10 @@ class SequenceColumns:
         given = {"sequence": self.sequence, "item": self.item, "user": self.user, "time": self.time}
         return {f"--{role}-column": column for role, column in given.items()}
 
+    def flags(self) -> tuple[str, ...]:
+        """The options of a command that have no value."""
+        return ("--file-order",) if self.file_order else ()
+
 
 def find_sequence_columns(
     file: FileColumns, ids: Any, given: SequenceColumns, known_as: str = "", users: bool = False

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ..data.joint import ITEMS
+from ..errors import count_of
 from ..sids.metrics import Metric
 from .comparison import Comparison
 from .contenders import Contender
@@ -42,7 +43,7 @@ def compare_page(
     ]
     seeds = f"seed{'s' if len(comparison.seeds) > 1 else ''} {', '.join(map(str, comparison.seeds))}"
     others = "".join(f" · fitted with {n:,} {role}" for role, n in comparison.roles.items() if role != ITEMS)
-    subtitle = f"{len(contenders[0].table):,} items{others} · {len(contenders)} tokenizers · {seeds}"
+    subtitle = f"{count_of(len(contenders[0].table), 'item')}{others} · {len(contenders)} tokenizers · {seeds}"
     return page(name, "Semantic ID comparison", subtitle, sections, made)
 
 
@@ -88,7 +89,7 @@ def _pair(pair: Mapping[str, Any]) -> str:
     a, b, merged, separated = (pair[k] for k in ("merged_by", "separated_by", "pairs_merged", "pairs_separated"))
     share = f" ({separated / merged:.1%})" if merged else ""
     summary = (
-        f"{a} puts {merged:,} pairs of items on one SID; {b} separates {separated:,} of them{share} and "
+        f"{a} puts {count_of(merged, 'pair')} of items on one SID; {b} separates {separated:,} of them{share} and "
         f"gives {pair['items_separated']:,} of the items a SID to themselves."
     )
     title, groups = f"Merged by {a}, separated by {b}", "".join(map(_group, pair["groups"]))

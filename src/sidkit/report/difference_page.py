@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from ..errors import count_of
 from .draw.chart import Panel, Series
 from .draw.figure import Figure
 from .html import figure_section, look_for, numbers_list, page, section, table
@@ -25,7 +26,7 @@ def difference_page(facts: Mapping[str, Any], old: str, new: str) -> str:
             ("merges", "Merged", section("merges", "Prefixes that were merged", _several(facts["merges"], "merges"))),
             ("moved", "Moved", section("moved", "Items that moved", _moved(facts["moved_items"]))),
         ]
-    subtitle = f"{old} with {facts['items'][0]:,} items, {new} with {facts['items'][1]:,}"
+    subtitle = f"{old} with {count_of(facts['items'][0], 'item')}, {new} with {facts['items'][1]:,}"
     return page(f"{old} → {new}", "What changed", subtitle, sections)
 
 

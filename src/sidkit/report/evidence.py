@@ -51,7 +51,7 @@ class Evidence:
         """The verdict and the figures, for a notebook; `report_page` is the page with all of it."""
         verdict = self.facts["verdict"]
         rows = [(finding["grade"], finding["text"]) for finding in verdict["findings"]]
-        facts = [f"{self.facts['items']:,} items", "-".join(map(str, self.facts["sizes"]))]
+        facts = [count_of(self.facts["items"], "item"), "-".join(map(str, self.facts["sizes"]))]
         headline = f'<p style="font-size:1.15em;margin:.4em 0"><b>{escape(verdict["headline"])}</b></p>'
         drawn = "".join(figure._repr_html_() for figure in self.figures)
         return box("Report", facts, headline + rows_table(("grade", "finding"), rows) + drawn)

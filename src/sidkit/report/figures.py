@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import count_of
 from ..sids.prefixes import prefix_numbers
 from .draw.chart import GUIDE, Panel, Series
 from .draw.figure import Figure
@@ -32,7 +33,7 @@ def report_figures(
         titled_figure("buckets", [bucket_panel("Prefixes by number of items", counts)]),
     ]
     if "carryover" in facts:
-        rows = f" Measured on {facts['carryover']['rows']:,} items."
+        rows = f" Measured on {count_of(facts['carryover']['rows'], 'item')}."
         figures.append(titled_figure("carryover", [_carryover_panel(facts["carryover"])], rows))
     figures.append(titled_figure("tokens", _token_panels(codes, sizes)))
     if len(points):

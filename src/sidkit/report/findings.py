@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import floor, prod
 from typing import Any, NamedTuple
 
+from ..errors import count_of
 from .draw.marks import number_text
 from .limits import GRADES, LIMITS, grade_of
 
@@ -94,7 +95,7 @@ def levels(figures: Mapping[str, Any], sizes: Sequence[int]) -> list[Finding]:
         return findings
     least = min(codes_in_use(figures, sizes, level) / min(size, n) for level, size in enumerate(sizes))
     share = "all" if least == 1 else f"at least {floor(100 * least)}%"
-    codes = "its codes" if n >= max(sizes) else f"the codes that {n:,} items can have"
+    codes = "its codes" if n >= max(sizes) else f"the codes that {count_of(n, 'item')} can have"
     return [Finding("good", "every level is used", f"Every level has {share} of {codes} in use.")]
 
 

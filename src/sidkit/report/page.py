@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from ..errors import count_of
 from ..sids.metrics import metrics_for
 from .evidence import Evidence
 from .html import chips, figure_section, look_for, page, section, short, table, verdict_box
@@ -37,7 +38,7 @@ def report_page(evidence: Evidence, name: str, made: Made | None = None) -> str:
         sections.append(("groups", "Collision groups", section("groups", "Items that share a SID", inside)))
     sections.append(("tree", "Prefix tree", section("tree", "A sample of the prefix tree", _tree(facts["tree"]))))
     sections.append(("limits", "Limits", section("limits", "The limits of the verdict", _limits())))
-    subtitle = f"{facts['items']:,} items · {'-'.join(map(str, facts['sizes']))}"
+    subtitle = f"{count_of(facts['items'], 'item')} · {'-'.join(map(str, facts['sizes']))}"
     if "tokenizer" in facts:
         subtitle += " · {recipe}, seed {seed}, {dimensions} dimensions".format(**facts["tokenizer"])
     return page(name, "Semantic ID report", subtitle, sections, made)
@@ -54,8 +55,8 @@ def _formulas(facts: Mapping[str, Any]) -> str:
         for metric in metrics_for("page", facts, per_level=False)
     ]
     counts = (
-        f"Here: {facts['items']:,} items, {facts['distinct_sids']:,} distinct SIDs, "
-        f"{round(facts['icr_per_item'] * facts['items']):,} items alone on their SID."
+        f"Here: {count_of(facts['items'], 'item')}, {count_of(facts['distinct_sids'], 'distinct SID')}, "
+        f"{count_of(round(facts['icr_per_item'] * facts['items']), 'item')} alone on their SID."
     )
     head = ("name", "formula", "value", "as used by")
     return look_for(LOOK_FOR["formulas"]) + f"<p>{counts}</p>" + table(head, rows, "words")

@@ -77,12 +77,21 @@ def kind_named(name: str, where: str = "spec") -> type[Any]:
         return getattr(import_module(KINDS[name]), name)  # type: ignore[no-any-return]
     for point in _plugins():
         if point.name == name:
-            kind = point.load()
+            try:
+                kind = point.load()
+            except ImportError as error:
+                package = point.dist.name if point.dist is not None else point.value
+                raise SpecError(
+                    f"{where}: the plug-in {package!r}, which has {name!r}, cannot load: {error}"
+                ) from error
             if not (isinstance(kind, type) and is_dataclass(kind)):
                 raise SpecError(f"entry point {name!r} of {ENTRY_POINTS} is not a dataclass")
             return kind
     known = [*KINDS, *(point.name for point in _plugins())]
-    raise SpecError(f"{where}: unknown kind {name!r}{did_you_mean(name, known)}")
+    hint = did_you_mean(name, known) or (
+        f"; if it comes from a plug-in, install the package that registers {name!r} as an entry point of {ENTRY_POINTS}"
+    )
+    raise SpecError(f"{where}: unknown kind {name!r}{hint}")
 
 
 @cache

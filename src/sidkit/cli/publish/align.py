@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import InputError
+from ...errors import InputError, count_of
 from ..columns import ColumnNotes, as_fitted, vectors_from
 from ..options import Column, Device, Force, IdColumn, Json, Location, Output, location
 from ..outputs import require_folder
@@ -112,9 +112,10 @@ def _print(facts: Mapping[str, Any], sizes: tuple[int, ...], output: Path) -> No
         [str(token + 1), f"{size:,}", *(f"{facts[name][token]:.1%}" for name in names)]
         for token, size in enumerate(sizes)
     ]
-    print_rows([f"{facts['items']:,} items, aligned with {facts['to']}"], head, rows)
+    print_rows([f"{count_of(facts['items'], 'item')}, aligned with {facts['to']}"], head, rows)
     if facts["ties"]:
         print(
-            f"{facts['ties']:,} items lie exactly between two codes, and their tokens differ from the renumbered ones"
+            f"{count_of(facts['ties'], 'item lies', 'items lie')} exactly between two codes; the tokens of such items "
+            "differ from the renumbered ones"
         )
     print(f"wrote {output}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...errors import InputError
+from ...errors import InputError, count_of
 from ..options import Device, Force, Json, Output
 from ..outputs import require_folder
 from ..parsing import require_seed
@@ -116,8 +116,8 @@ def align(
     empty = [int((~rows.any(axis=1)).sum()) for rows in (made.items, made.queries)]
     if any(empty):
         print(
-            f"{empty[0]:,} items and {empty[1]:,} queries have embeddings of zeros, and stay zero; "
-            "`sidkit fit --bad-rows drop` leaves them out",
+            f"{count_of(empty[0], 'item')} and {count_of(empty[1], 'query', 'queries')} have embeddings of zeros, "
+            "which stay zero; `sidkit fit --bad-rows drop` leaves them out",
             file=sys.stderr,
         )
 
@@ -149,7 +149,8 @@ def _print(facts: dict[str, Any], output: Path) -> None:
     used = ", ".join(f"{count:,} {name.replace('_', '-')}" for name, count in counts.items())
     print(f"trained on {used} pairs; kept epoch {facts['best_epoch']} of {len(facts['history']) - 1}")
     print(
-        f"recall@{recall['cut']} of {recall['pairs']:,} held-out pairs ({recall['queries']:,} queries): "
+        f"recall@{recall['cut']} of {count_of(recall['pairs'], 'held-out pair')} "
+        f"({count_of(recall['queries'], 'query', 'queries')}): "
         f"{recall['before']:.4f} before, {recall['after']:.4f} after"
     )
     files = output / "items.parquet", "--queries", output / "queries.parquet"

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..options import Device, Json
+from ..swapped import require_order
 from .shared import Model, ranking_options
 
 
@@ -44,6 +45,7 @@ def ask(
 
     ranking = ranking_options(per_sid, items)
     clicked = tuple(part.strip() for part in (history or "").split(",") if part.strip())
+    require_order("search ask", model=model, text=query)
     loaded = replace(SearchModel.load(model, device), ranking=ranking)
     request = Request(query, clicked, tuple(recent or ()), profile)
     codes = loaded.query_codes([query])[0]

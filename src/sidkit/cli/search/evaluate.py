@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ...errors import count_of
 from ..options import BadRows, Device, Force, Json
+from ..swapped import require_order
 from .options import Bad
 from .shared import Model, ShopFolder, ranking_options
 
@@ -58,6 +60,7 @@ def evaluate(
     ranking = ranking_options(per_sid, cut, score, availability)
     if output is not None:
         require_file(output, endings=TABLES, force=force)
+    require_order("search evaluate", model=model, shop=shop)
     loaded = replace(SearchModel.load(model, device), ranking=ranking)
     left_out = LeftOut(model.parent / f"{model.name}.left-out.tsv", bad_rows is BadRows.drop)
     data = data_of(loaded, Shop.open(shop), left_out)
@@ -76,7 +79,7 @@ def evaluate(
     if near is None:
         print("nearest neighbours are missing: name their vectors with --vectors")
     if output is not None:
-        print(f"wrote the ranks of {sum(map(len, result.tests.values())):,} pairs to {output}")
+        print(f"wrote the ranks of {count_of(sum(map(len, result.tests.values())), 'pair')} to {output}")
 
 
 def _write_ranks(result: Any, data: Any, output: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ...errors import count_of
 from ..options import Force, Json, TableOutput
 from ..outputs import TABLES, require_file
 from .shared import ShopFolder, shop_table
@@ -39,4 +40,4 @@ def keywords(
         print(json.dumps({"output": str(output), "keywords": len(table), "types": dict(counts.most_common())}))
         return
     print(", ".join(f"{count:,} {kind}" for kind, count in counts.most_common()))
-    print(f"wrote {len(table):,} keywords to {output}")
+    print(f"wrote {count_of(len(table), 'keyword')} to {output}")

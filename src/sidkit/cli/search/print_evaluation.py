@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from ...errors import count_of
 from ..printing import console_at_least
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def print_evaluation(result: Evaluation) -> None:
     for kind, systems in result.figures().items():
         classes = list(next(iter(systems.values())))
         pairs = {name: next(iter(systems.values()))[name]["pairs"] for name in classes}
-        console.print(f"[bold]{len(result.tests[kind]):,} pairs of {kind}s[/bold]")
+        console.print(f"[bold]{count_of(len(result.tests[kind]), 'pair')} of {kind}s[/bold]")
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("")
         for name in classes:

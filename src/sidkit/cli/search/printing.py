@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...errors import count_of
 from ..printing import command_line
 
 __all__ = ["print_shop"]
@@ -25,8 +26,9 @@ def print_shop(output: Path, facts: Mapping[str, Any], as_json: bool, listing: P
     tables, counts = facts["tables"], facts["counts"]
     train, test = counts["records"]["train"], counts["records"]["test"]
     print(
-        f"wrote {output}: {tables['items']:,} items, {train + test:,} searches ({train:,} to train, {test:,} to test), "
-        f"{tables['queries']:,} different queries, {tables['users']:,} users"
+        f"wrote {output}: {count_of(tables['items'], 'item')}, {count_of(train + test, 'search', 'searches')} "
+        f"({train:,} to train, {test:,} to test), "
+        f"{count_of(tables['queries'], 'different query', 'different queries')}, {count_of(tables['users'], 'user')}"
     )
     sets = [
         f"{one['drawn']:,} of {one['available']:,} {kind}s" for kind, one in counts["pairs"].items() if one["drawn"]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ...errors import count_of
 from ..options import Force, Json, Output
 from ..outputs import require_folder
 from ..parsing import require_seed
@@ -63,5 +64,5 @@ def simulate(
     if as_json:
         print(json.dumps({"output": str(output), "lines": lines}))
         return
-    print(f"wrote {output}: " + ", ".join(f"{count:,} lines of {name}" for name, count in lines.items()))
+    print(f"wrote {output}: " + ", ".join(f"{count_of(count, 'line')} of {name}" for name, count in lines.items()))
     print(f"next: {command_line('search', 'read', 'kuaisearch', output, '-o', 'shop/')}")
