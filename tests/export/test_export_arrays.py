@@ -187,6 +187,17 @@ def test_flashrec_allows_what_exists(tmp_path):
             assert set(read.allowed_next(prefix)) == expected
 
 
+def test_flashrec_makes_the_same_catalogue_of_what_openonerec_gets(tmp_path):
+    catalog = pytest.importorskip("flashrec.catalog", reason="flashrec is not installed (pip install --no-deps)")
+    sids = random_table(40, (8, 8, 8))
+    theirs, _ = exported("openonerec", tmp_path / "openonerec", sids, counts=np.ones(40, np.int64))
+    ours, _ = exported("flashrec", tmp_path / "flashrec", sids, options={"end": True})
+    _, _, bad, levels = catalog.convert_file(theirs / "sid2pid.json", tmp_path / "converted.json")
+    assert (bad, levels) == (0, 4)
+    converted = json.loads((tmp_path / "converted.json").read_text())
+    assert list(converted) == list(json.loads((ours / "sid_vocab.json").read_text()))
+
+
 def test_torcheasyrec_gets_a_full_generation(tmp_path):
     sids = crowded()
     folder, _ = exported("torcheasyrec", tmp_path / "out", sids)

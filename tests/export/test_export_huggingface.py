@@ -68,6 +68,30 @@ def test_tokens_are_added_level_by_level_as_ordinary_ones(tmp_path, base):
     assert "holds no model" in record["notes"][0]
 
 
+def test_encoder_decoder_models_get_rows_too(tmp_path, base, prq):
+    transformers.AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path / "t5")
+    config = transformers.T5Config(
+        vocab_size=64, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0
+    )
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
+    export("huggingface", ExportJob(fitted=prq, options={"model": str(tmp_path / "t5")}), tmp_path / "out")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    rows = model.get_input_embeddings().weight[len(WORDS) : len(WORDS) + 28].detach()
+    assert len(np.unique(rows.numpy().round(6), axis=0)) == 28  # no two tokens start as one vector
+    model.generate(torch.tensor([[len(WORDS)]]), max_new_tokens=2, do_sample=False)
+
+
+def test_flashrec_finds_the_tokens_and_where_they_lie(tmp_path, base):
+    layout = pytest.importorskip("flashrec.sid_layout", reason="flashrec is not installed (pip install --no-deps)")
+    sids = table(sizes=(201, 4, 79))
+    options = {"model": str(base), "template": "openonerec"}
+    tokenizer, _ = exported("huggingface", tmp_path / "hf", sids, options=options)
+    catalogue, _ = exported("flashrec", tmp_path / "catalogue", sids, options={"end": True})
+    found = layout.infer_sid_layout(str(tokenizer), str(catalogue / "sid_vocab.json"))
+    first = len(WORDS)
+    assert (found.token_range, found.codebook_sizes) == (f"{first}:{first + 285}", "201,4,79,2")
+
+
 def test_what_begins_and_ends_a_sid_is_a_token_too(tmp_path, base):
     options = {"model": str(base), "template": "openonerec"}
     folder, _ = exported("huggingface", tmp_path / "out", table(sizes=(201, 4, 79)), options=options)

@@ -8,6 +8,8 @@ import sys
 from importlib.metadata import EntryPoint
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from command import sidkit
@@ -169,6 +171,29 @@ def test_the_command_writes_lists_and_explains(tmp_path):
     ]
     assert "each_conversion" not in listed
     assert "the vocabulary id of the first SID token" in sidkit("export", "--list", "--to", "xllm")
+
+
+def test_the_command_joins_texts_sequences_and_counts_by_id(tmp_path):
+    table().to_parquet(tmp_path / "sids.parquet")
+    texts = {"item_id": [12, 5, 9], "title": ["tent", "red shoe", "blue shoe"], "about": ["t", "r", None]}
+    pq.write_table(pa.table(texts), tmp_path / "items.parquet")
+    pq.write_table(pa.table({"user": ["u", "v"], "items": [[9, 5, 77], [12]]}), tmp_path / "sequences.parquet")
+    words = ("export", "sids.parquet", "--items", "items.parquet", "--sequences", "sequences.parquet")
+    done = json.loads(sidkit(*words, "--description", "about", "--to", "lc-rec", "-o", "a", "--json", cwd=tmp_path))
+    read = {name: json.loads((tmp_path / "a" / f"items.{name}.json").read_text()) for name in ("item", "inter")}
+    assert read["item"]["0"] == {"title": "red shoe", "description": "r"}
+    assert read["item"]["1"] == {"title": "blue shoe", "description": ""}
+    assert read["inter"] == {"0": [1, 0], "1": [2]}
+    assert done["columns"]["items"] == {"id": "item_id"}
+    assert done["from"]["files"]["sequences"] == "sequences.parquet"
+    pq.write_table(pa.table({"item_id": [5, 12], "taken": [3, 8]}), tmp_path / "counts.parquet")
+    words = ("export", "sids.parquet", "--to", "openonerec", "-o", "b", "--counts", "counts.parquet")
+    sidkit(*words, "--count-column", "taken", cwd=tmp_path)
+    found = json.loads((tmp_path / "b" / "sid2pid.json").read_text())
+    assert {one["pid"]: one["count"] for items in found.values() for one in items} == {5: 3, 9: 0, 12: 8}
+    pq.write_table(pa.table({"item_id": [5, 12], "taken": [3.5, 8]}), tmp_path / "counts.parquet")
+    refused = sidkit(*words, "--count-column", "taken", cwd=tmp_path, check=1)
+    assert "counts are whole numbers from 0" in refused
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,8 @@ def write(job: ExportJob, folder: Path) -> None:
     if has_model:
         _write_model(job, source, folder, tokens, ids, books, len(tokenizer))
     else:
-        job.note(
-            f"{source} holds no model, so the tokenizer alone was extended"
-            if job.options["rows"]
-            else "the tokenizer alone was extended; resize the embeddings of your model to its length"
-        )
+        why = f"{source} holds no model in safetensors" if job.options["rows"] else "rows=false was given"
+        job.note(f"{why}, so the tokenizer alone was extended; resize the embeddings of your model to its length")
     record = {"first_id": ids[0], "last_id": ids[-1], "tokens": len(tokens), "sizes": list(job.sizes)}
     (folder / "sid_tokens.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from .json_pairs import json_pairs
 
 __all__ = ["PACKED", "Foreign", "matrix_of", "read_index", "read_openonerec", "read_tensor"]
 
+AT_ONCE = 1 << 16  # keys
 PACKED = 8192  # the base in which OpenOneRec packs codes
 TOKEN = re.compile(r"(|.*[^0-9])([0-9]{1,9})([^0-9]*)", re.S)
 
@@ -71,7 +73,8 @@ class Foreign:
 def read_index(path: Path, how: Foreign) -> SidTable:
     """index.json of LC-Rec, id2sid.json, or sid_vocab.json of RecBoard: {"0": ["<a_12>", "<b_3>"], …}."""
     keys: list[str] = []
-    numbers: list[int] = []
+    parts: list[Any] = []  # earlier keys, in arrays: a tenth of the memory of a list
+    numbers = array("q")
     around: list[tuple[str, str]] = []  # per level, what stands before and after the code
     for key, tokens in json_pairs(path):
         if not isinstance(tokens, list) or not tokens:
@@ -82,10 +85,14 @@ def read_index(path: Path, how: Foreign) -> SidTable:
                 f"{path}: item {key!r} has {len(tokens)} tokens, others {len(around)}; where the last one tells items "
                 f"with one SID apart, import with --levels {min(len(tokens), len(around) or len(tokens))}"
             )
-        numbers += _codes_of(tokens, around, path, key)
+        numbers.extend(_codes_of(tokens, around, path, key))
         keys.append(key)
-    codes = np.array(numbers, np.int64).reshape(len(keys), len(around))
-    return how.table(_row_ids(keys), codes, _template(around))
+        if len(keys) == AT_ONCE:
+            parts.append(pa.array(keys, pa.large_string()))
+            keys.clear()
+    texts = pa.concat_arrays([*parts, pa.array(keys, pa.large_string())])
+    codes = np.frombuffer(numbers, np.int64).reshape(len(texts), len(around))
+    return how.table(_row_ids(texts), codes, _template(around))
 
 
 def _codes_of(tokens: Sequence[Any], around: list[tuple[str, str]], path: Path, key: str) -> Iterator[int]:
@@ -110,9 +117,8 @@ def _template(around: Sequence[tuple[str, str]]) -> Template:
     return TEMPLATES["letters"]
 
 
-def _row_ids(keys: Sequence[str]) -> Any:
+def _row_ids(texts: Any) -> Any:
     """Keys as integers if all are decimal ("12", "item_12"), else as they are."""
-    texts = pa.array(keys, pa.large_string())
     bare = pc.replace_substring_regex(texts, "^item_", "")
     if pc.all(pc.match_substring_regex(bare, r"^(0|[1-9][0-9]{0,17})$")).as_py():
         return bare.cast(pa.int64())
@@ -125,10 +131,10 @@ def read_tensor(path: Path, how: Foreign) -> SidTable:
         stored = read_pt(path)
     if len(stored) != 1 or "" not in stored:
         raise InputError(f"{path} holds {', '.join(stored) or 'nothing'}, not one tensor")
-    array = np.asarray(stored[""].load())
-    if array.ndim != 2 or array.dtype.kind not in "iu" or not array.size:
-        raise InputError(f"{path} holds {array.dtype} {array.shape}, not integers (levels, items)")
-    codes = array.T.astype(np.int64)
+    tensor = np.asarray(stored[""].load())
+    if tensor.ndim != 2 or tensor.dtype.kind not in "iu" or not tensor.size:
+        raise InputError(f"{path} holds {tensor.dtype} {tensor.shape}, not integers (levels, items)")
+    codes = tensor.T.astype(np.int64)
     if how.levels is None and codes.shape[1] > 1 and _tells_apart(codes):
         how.notes.append("the last row of the tensor numbers items that share a SID; it is left out")
         codes = codes[:, :-1]
@@ -164,7 +170,7 @@ def read_openonerec(path: Path, how: Foreign) -> SidTable:
 
 def _read_packed(path: Path, how: Foreign) -> SidTable:
     ids: list[Any] = []
-    packed: list[int] = []
+    packed = array("q")
     for key, items in json_pairs(path):
         if not key.isdecimal() or int(key) >= PACKED**3 or not isinstance(items, list):
             raise InputError(
@@ -176,7 +182,7 @@ def _read_packed(path: Path, how: Foreign) -> SidTable:
                 raise InputError(f"{path}: SID {key} has an entry without a pid or iid: {str(item)[:60]}")
             ids.append(one)
             packed.append(int(key))
-    whole = np.array(packed, np.int64)
+    whole = np.frombuffer(packed, np.int64)
     codes = np.stack([whole // PACKED**2, whole // PACKED % PACKED, whole % PACKED], axis=1)
     return how.table(pa.array(ids), codes, "openonerec")
 
