@@ -46,6 +46,7 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {  # heading -> module and names
     "Tokens in texts": ("sidkit.decoding.tokens", ("SidTokens",)),
     "Shops for search": ("sidkit.search.shop", ("Shop",)),
     "Simulated shops": ("sidkit.search.simulate", ("ShopPlan", "simulate_shop")),
+    "Published SIDs": ("sidkit.publish.registry", ("open_registry", "Registry")),
 }
 
 
