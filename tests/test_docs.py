@@ -79,6 +79,16 @@ def test_the_links_of_the_pages_outside_the_site_lead_somewhere():
             assert (ROOT / link).exists(), (page, link)
 
 
+def test_the_readme_names_every_extra():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = (ROOT / "README.md").read_text(encoding="utf-8").split("| extra | for |")[1].split("\n\n")[0]
+    first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    listed = [name for cell in first for name in re.findall(r"`([\w-]+)`", cell)]
+    assert sorted(listed) == sorted(project["optional-dependencies"])
+
+
 def catalogue_first(page, catalogue):
     """A page that makes its catalogue itself, or reads the one that the tutorial makes."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
