@@ -1,4 +1,4 @@
-"""The figures of docs/search-results.md from the lines of search.py; search_tables.py --figures draws them."""
+"""The figures of docs/results/searching.md from the lines of search.py; search_tables.py --figures draws them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ BETA = {10: "prq-beta10", 15: "prq-kmeans", 20: "prq-beta20", 25: "prq-beta25"}
 HIT, MRR = "hit_rate@50", "mrr@50"
 
 
-def draw(lines: list[Line], folder: Path) -> None:
-    """search-robustness.svg: five tokenizers under two encoders. search-sensitivity.svg: by k and by beta."""
+def draw(lines: list[Line], folder: Path) -> list[str]:
+    """search-sensitivity.svg: by k and by beta. search-robustness.svg: five tokenizers under two encoders.
+
+    The names of those that there are runs for.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "search"  # the same runs, the same file
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in (("robustness", robustness(lines)), ("sensitivity", sensitivity(lines))):
-        if figure is not None:
-            figure.savefig(folder / f"search-{name}.svg", metadata={"Date": None})
+    figures = {"sensitivity": sensitivity(lines), "robustness": robustness(lines)}
+    drawn = {name: figure for name, figure in figures.items() if figure is not None}
+    for name, figure in drawn.items():
+        figure.savefig(folder / f"search-{name}.svg", metadata={"Date": None})
+    return list(drawn)
 
 
 def robustness(lines: list[Line]):

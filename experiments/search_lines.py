@@ -41,7 +41,7 @@ def gather(out: Path, results: Path) -> list[Line]:
         *(line | {"kind": "codebook"} for line in lines_of(out / "codebooks.jsonl")),
     ]
     made += _tests(out, runs)
-    lines |= {_key(line): line for line in made}
+    lines |= {_key(line): {"commit": None, "command": _command(line)} | line for line in made}
     ordered = [lines[key] for key in sorted(lines)]
     results.write_text("".join(json.dumps(line) + "\n" for line in ordered))
     return ordered
@@ -50,6 +50,14 @@ def gather(out: Path, results: Path) -> list[Line]:
 def _key(line: Line) -> tuple[Any, ...]:
     names = ("kind", "size", "dataset", "encoder", "tokenizer", "against")
     return *(line.get(name, "") for name in names), line.get("seed", 0)
+
+
+def _command(line: Line) -> str:
+    """What made a line; commits are None in lines from before they were recorded."""
+    script = {"codebook": "search_codes", "test": "search_tables"}.get(line["kind"], "search")
+    if script == "search_tables":
+        return "python experiments/search_tables.py OUT"
+    return f"python experiments/{script}.py " + ("SMALL -o OUT --small" if line["size"] == "small" else "SHOPS -o OUT")
 
 
 def _run(line: Line) -> Line:

@@ -1,7 +1,7 @@
-"""The tables of docs/search-results.md from the lines of search.py and search_codes.py.
+"""The tables of docs/results/searching.md from the lines of search.py and search_codes.py.
 
-    python experiments/search_tables.py OUT [OUT ...] --into docs/search-results.md --figures docs/images
-    python experiments/search_tables.py --into docs/search-results.md
+    python experiments/search_tables.py OUT [OUT ...] --into docs/results/searching.md --figures docs/images
+    python experiments/search_tables.py --into docs/results/searching.md
 
 The runs of each OUT are added to experiments/results/search.jsonl, with paired tests from their ranks; tables and
 figures are then made from that file alone. Cells that have not been run are dashes, and named at the end.
@@ -151,8 +151,7 @@ def tests(lines: list[Line], size: str, dataset: str) -> str:
 
 def difference(one: dict[str, float]) -> str:
     """+0.0123 [+0.0021, +0.0225], p = 0.018; in bold where the interval does not hold zero."""
-    chance = f"p = {one['p_value']:.3f}" if one["p_value"] >= 0.001 else "p < 0.001"
-    text = f"{one['mean']:+.4f} [{one['low']:+.4f}, {one['high']:+.4f}], {chance}"
+    text = f"{one['mean']:+.4f} [{one['low']:+.4f}, {one['high']:+.4f}], {chance(one['p_value'])}"
     return f"**{text}**" if one["low"] > 0 or one["high"] < 0 else text
 
 
@@ -183,6 +182,61 @@ def published(lines: list[Line], size: str) -> str:
                 cells.append(" / ".join(f"{100 * (mean(each) - 1):+.1f}" for each in ratios) if all(ratios) else "–")
             rows.append([name, base, *cells])
     return table(["HitRate / MRR, %", "against", "the paper", *MAIN], rows)
+
+
+CLAIMS = {  # the paper's, and what a user would like to know
+    "PRQ-KMeans is above RQ-KMeans": ("prq-kmeans", "rq-kmeans"),
+    "PRQ-OPQ is above RQ-OPQ": ("prq-opq", "rq-opq"),
+    "PRQ-OPQ is above ResKmeansFSQ": ("prq-opq", "res-kmeans-fsq"),
+    "five levels are above three": ("prq-opq", "prq-kmeans"),
+    "global removal helps": ("prq-kmeans", "without-global"),
+    "soft refinement helps": ("prq-kmeans", "without-soft"),
+    "projection helps": ("prq-kmeans", "without-projection"),
+    **{f"PRQ-KMeans is above {name}": ("prq-kmeans", name) for name in (*OTHERS, *CONTROLS, *BASELINES)},
+}
+
+
+def claims(lines: list[Line], size: str) -> str:
+    """Whether each claim holds in Click HitRate, by the 95 % interval over queries."""
+    found = {
+        (line["dataset"], line["tokenizer"], line["against"]): line["tests"]["click"]["hit_rate@50"]
+        for line in lines
+        if line["kind"] == "test" and line["size"] == size and line["encoder"] == MAIN[line["dataset"]]
+    }
+    rows = [[claim, *(verdict(found.get((dataset, *pair))) for dataset in MAIN)] for claim, pair in CLAIMS.items()]
+    for word, field, level, sign in (
+        ("a higher ICR", "icr_per_sid", None, 1),
+        ("higher utilisation of L2", "utilisation", 1, 1),
+        ("a lower Gini at L2", "prefix_gini", 1, -1),
+        ("a lower Gini at L3", "prefix_gini", 2, -1),
+    ):
+        cells = [codebook_verdict(lines, size, dataset, field, level, sign) for dataset in MAIN]
+        rows.append([f"PRQ-KMeans has {word} than RQ-KMeans", *cells])
+    return table(["Click HitRate@50; codebooks", *MAIN], rows)
+
+
+def verdict(one: dict[str, float] | None) -> str:
+    if one is None:
+        return "–"
+    word = "holds" if one["low"] > 0 else "the reverse" if one["high"] < 0 else "not seen"
+    return f"{word} ({one['mean']:+.4f}, {chance(one['p_value'])})"
+
+
+def codebook_verdict(lines: list[Line], size: str, dataset: str, field: str, level: int | None, sign: int) -> str:
+    """Of every seed: all seeds of one tokenizer beyond all of the other, or their ranges overlap."""
+    values = []
+    for name in ("prq-kmeans", "rq-kmeans"):
+        quality = [line["quality"][field] for line in seeds_of(lines, "codebook", size, dataset, name)]
+        values.append([sign * (one if level is None else one[level]) for one in quality])
+    ours, theirs = values
+    if not ours or not theirs:
+        return "–"
+    word = "holds" if min(ours) > max(theirs) else "the reverse" if max(ours) < min(theirs) else "not seen"
+    return f"{word} ({sign * mean(ours):.3f} against {sign * mean(theirs):.3f})"
+
+
+def chance(p: float) -> str:
+    return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
 
 
 def _by_seed(lines: list[Line], size: str, dataset: str, name: str) -> dict[int, dict[str, float]]:
@@ -230,6 +284,12 @@ def facts(lines: list[Line], size: str) -> str:
     return "\n".join(text)
 
 
+FIGURES = {
+    "sensitivity": "Click HitRate by k and by beta",
+    "robustness": "Click HitRate and MRR of five tokenizers under two encoders",
+}
+
+
 def section(lines: list[Line], size: str) -> str:
     """All tables of one size."""
     there = [line for line in lines if line["size"] == size]
@@ -237,7 +297,8 @@ def section(lines: list[Line], size: str) -> str:
     runs = any(line["kind"] == "run" for line in there)
     parts = [f"## {'Small shops, small models' if size == 'small' else 'Full shops'}"]
     if runs:
-        parts += [facts(lines, size), "### The paper's findings beside these", published(lines, size)]
+        parts += [facts(lines, size), "### What holds, and what does not", claims(lines, size)]
+        parts += ["### Relative to RQ-KMeans and RQ-OPQ, in the paper and here", published(lines, size)]
     for dataset in datasets:
         parts += [f"### {dataset}", main_table(lines, size, dataset)]
         if runs:
@@ -264,7 +325,8 @@ def main() -> None:
     sizes = [size for size in ("full", "small") if any(line["size"] == size for line in lines)]
     text = "\n\n".join(section(lines, size) for size in sizes)
     if asked.figures:
-        draw(lines, asked.figures)
+        drawn = draw(lines, asked.figures)
+        text += "".join(f"\n\n![{FIGURES[name]}](../images/search-{name}.svg)" for name in drawn)
     if asked.into is None:
         print(text)
         return

@@ -105,7 +105,7 @@ def test_a_dictionary_without_keywords_is_an_error():
 def test_the_command_writes_a_table_that_can_be_edited(tmp_path):
     write_shop(tmp_path)
     told = sidkit("search", "keywords", "shop", "-o", "keywords.parquet", cwd=tmp_path)
-    assert "wrote" in told
+    assert "next: sidkit embed keywords.parquet --text keyword --id-column keyword" in told
     table = pq.read_table(tmp_path / "keywords.parquet")
     assert table.column_names == ["keyword", "type", "count"]
     told = json.loads(sidkit("search", "keywords", "shop", "-o", "keywords.parquet", "--json", cwd=tmp_path))

@@ -281,6 +281,31 @@ def test_sid_tokens_start_from_centroids(parts):
     assert not torch.equal(random[tokens.first], weights[tokens.first])
 
 
+TEN = {
+    "prq-kmeans": {0: 8, 8: 4, 12: 4}, "rq-kmeans": {0: 8, 8: 4, 12: 4}, "rq-gmm": {0: 8, 8: 4, 12: 4},
+    "pq-kmeans": {0: 8, 8: 4, 12: 4}, "opq-kmeans": {0: 8, 8: 4, 12: 4}, "rq-vae": {0: 8, 8: 4, 12: 4},
+    "r3-vae": {0: 8, 8: 4, 12: 4},
+    "rq-opq": {0: 8, 8: 4, 16: 2, 18: 2},  # the third level has a codebook per parent, so no centroid per token
+    "prq-opq": {0: 8, 8: 4, 16: 2, 18: 2},
+    "res-kmeans-fsq": {0: 8, 8: 4, 12: 4},  # the last two are bits
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_the_tokens_of_every_tokenizer_follow_each_other_level_by_level(name, rng):
+    sizes = (8, 4, 4, 2, 2) if name in ("rq-opq", "prq-opq", "res-kmeans-fsq") else (8, 4, 4)
+    options = {"epochs": 1} if name.endswith("vae") else {}
+    x = rng.normal(size=(300, 6)).astype(np.float32)
+    fitted = recipe(name, sizes=sizes, **options).fit(x)
+    tokens = Tokens(train_bpe(["rain jacket", "tent"], 300), fitted.sizes)
+    codes = fitted.encode(x)
+    starts = tokens.first + np.cumsum([0, *sizes[:-1]])
+    assert fitted.sizes == sizes
+    assert np.array_equal(tokens.sids(codes), codes + starts)
+    rows = centroid_rows(fitted, torch.randn(50, 16), 0)
+    assert {at: len(each) for at, each in rows.items()} == TEN[name]
+
+
 def test_a_model_starts_from_a_local_folder(run, parts, tmp_path):
     """Words and layers are those of the folder; the rows of SID tokens are new."""
     fitted, data = parts

@@ -9,6 +9,7 @@ import typer
 from ...errors import count_of
 from ..options import Force, Json, TableOutput
 from ..outputs import TABLES, require_file
+from ..printing import command_line
 from .shared import ShopFolder, shop_table
 
 
@@ -40,4 +41,8 @@ def keywords(
         print(json.dumps({"output": str(output), "keywords": len(table), "types": dict(counts.most_common())}))
         return
     print(", ".join(f"{count:,} {kind}" for kind, count in counts.most_common()))
-    print(f"wrote {count_of(len(table), 'keyword')} to {output}")
+    columns = {"--text": "keyword", "--id-column": "keyword", "--encoder": "items-emb.encoder"}
+    print(
+        f"wrote {count_of(len(table), 'keyword')} to {output}; "
+        f"next: {command_line('embed', output, options=columns)} -o keywords-emb.parquet"
+    )
