@@ -90,6 +90,9 @@ def test_an_unknown_ending_of_a_page_is_refused(shop):
     assert "the ending '.docx' is not known; name it with .html" in sidkit(
         "report", "sids.parquet", "-o", "x.docx", check=1, cwd=shop
     )
+    assert "any browser prints such a page as a PDF, and --figures FOLDER --formats pdf" in sidkit(
+        "report", "sids.parquet", "-o", "r.pdf", check=1, cwd=shop
+    )
     assert ".html, .svg or .json" in sidkit("advise", "items.parquet", "-o", "x.png", check=1, cwd=shop)
 
 
@@ -122,6 +125,13 @@ def test_a_folder_of_somebody_else_is_written_to_only_by_force(shop, tmp_path):
     assert (folder / "thesis.txt").read_text() == "chapter one"
     assert "which sidkit wrote" in run(*words).stderr
     assert "holds other files and no demo" in sidkit("demo", "-o", shop, check=1)
+
+
+def test_a_catalogue_does_not_replace_a_folder_of_somebody_else(shop, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "--force to write into this one" in sidkit("trie", "sids.parquet", "-o", tmp_path, check=1, cwd=shop)
+    sidkit("trie", "sids.parquet", "-o", tmp_path / "new", cwd=shop)
+    assert "which sidkit wrote" in run("trie", "sids.parquet", "-o", tmp_path / "new", cwd=shop).stderr
 
 
 def test_a_pipe_that_closes_early_ends_quietly(shop):

@@ -25,6 +25,7 @@ __all__ = ["PAGES", "TABLES", "print_replaced", "require_file", "require_folder"
 
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl")
 PAGES = (".html", ".htm")
+PDF = "; any browser prints such a page as a PDF, and --figures FOLDER --formats pdf writes its figures as PDF"
 
 _replaced: list[str] = []  # lines for the end of this command
 
@@ -61,7 +62,8 @@ def require_file(
     require_writable(path, *inputs)
     if endings and path.suffix.lower() not in endings:
         ending = f"the ending {path.suffix!r} is not known" if path.suffix else "its name has no ending"
-        raise SpecError(f"cannot write {path}: {ending}; name it with {_listed(endings)}")
+        hint = PDF if path.suffix.lower() == ".pdf" and ".html" in endings else ""
+        raise SpecError(f"cannot write {path}: {ending}; name it with {_listed(endings)}{hint}")
     _require_replaceable(path, force)
 
 

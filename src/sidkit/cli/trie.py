@@ -8,7 +8,7 @@ import typer
 
 from ..errors import SpecError, count_of
 from .inputs import sids_from
-from .options import Json, Sids
+from .options import Force, Json, Sids
 from .outputs import require_folder
 
 
@@ -25,6 +25,7 @@ def trie(
     ] = None,
     begin: Annotated[str | None, typer.Option("--begin", help="Token before a SID, as its number or text")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Token after a SID, as its number or text")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit trie sids.parquet -o catalogue/ --first 151671 --begin 151669 --end 151670
@@ -32,9 +33,9 @@ def trie(
     Writes the trie of all SIDs with the tokens of a model, for `SidLogitsProcessor`, vLLM and SGLang: docs/decoding.md.
     Processes that load the folder share its memory. By default a SID's tokens are sidkit's own, from 1 on.
     """
-    from ..decoding.catalogue import SidCatalogue
+    from ..decoding.catalogue import FORMAT, SidCatalogue
 
-    require_folder(output)
+    require_folder(output, FORMAT.check_target, force)
     table = sids_from(sids, None, False)
     tokens = _tokens(table, first, tokenizer, begin, end)
     catalogue = SidCatalogue.of(table, tokens)

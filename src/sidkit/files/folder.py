@@ -25,6 +25,7 @@ from safetensors.numpy import save as serialize_tensors
 
 from ..errors import StoreError, did_you_mean
 from .atomic import replace_folder
+from .ours import require_own_folder
 
 __all__ = ["FolderFormat", "config_digest", "file_inside", "read_json", "require_array", "require_short_header"]
 
@@ -70,6 +71,17 @@ class FolderFormat:
             (folder / self.config).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
             for name, text in (texts or {}).items():
                 (folder / name).write_text(text, encoding="utf-8")
+
+    def check_target(self, path: Path) -> None:
+        """An error unless the folder is new or empty, or has such a thing in it, intact or damaged."""
+        require_own_folder(path, self.noun, *([self.config] if self._is_named_in(path / self.config) else []))
+
+    def _is_named_in(self, config: Path) -> bool:
+        try:
+            with config.open("rb") as file:
+                return self.name.encode() in file.read(4096)
+        except OSError:
+            return False
 
     def read(self, path: Path) -> tuple[dict[str, Any], Arrays]:
         """The config and the arrays, checked."""

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from ..errors import SpecError, StoreError
 from ..files.folder import FolderFormat
-from ..files.ours import require_own_folder
 from ..stages.stage import Fitted, Stage, require_stages
 from .spec import from_plain, to_plain
 
@@ -53,16 +52,7 @@ class StoredTokenizer:
 
 def check_target(path: Path) -> None:
     """An error if a tokenizer cannot be written here without losing something else."""
-    require_own_folder(path, "tokenizer", *([FORMAT.config] if _names_our_format(path / FORMAT.config) else []))
-
-
-def _names_our_format(config: Path) -> bool:
-    """Whether a config, intact or damaged, is a tokenizer's: its first bytes name the format."""
-    try:
-        with config.open("rb") as file:
-            return FORMAT.name.encode() in file.read(4096)
-    except OSError:
-        return False
+    FORMAT.check_target(path)
 
 
 def write_parts(path: Path, parts: StoredTokenizer, card: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from ...errors import InputError, SpecError
 from ..columns import ColumnNotes, as_fitted, vectors_from
-from ..options import Column, IdColumn, Json
+from ..options import Column, Force, IdColumn, Json
 from ..outputs import require_file
 from .shared import RegistryArgument
 
@@ -44,6 +44,7 @@ def watch(
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same p-values")] = 0,
     id_column: IdColumn = None,
     column: Column = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit publish watch registry.db new.parquet
@@ -61,7 +62,7 @@ def watch(
     if not 0 < alpha < 1 or draws < 5 / alpha:
         raise SpecError(f"alpha {alpha} needs at least {5 / alpha:.0f} draws" if alpha > 0 else "alpha must be above 0")
     if save is not None:
-        require_file(save, items, reference, endings=(".json",))
+        require_file(save, items, reference, endings=(".json",), force=force)
     notes = ColumnNotes()
     with open_registry(registry) as opened:
         fitted = opened.load_tokenizer(tokenizer)
