@@ -2,6 +2,7 @@
 
 import { h, toPrefix } from "./dom.js";
 import { suggest } from "./search.js";
+import { share } from "./share.js";
 import { askView, itemView, prefixView, searchView } from "./views.js";
 
 const views = { "/": prefixView, "/item": itemView, "/search": searchView, "/ask": askView };
@@ -75,5 +76,6 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("popstate", (event) => render(true, event.state?.scroll ?? 0));
 history.scrollRestoration = "manual";
-suggest(ask, go);
+suggest(ask, go, () => about);
+share();
 render(false);

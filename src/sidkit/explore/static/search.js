@@ -2,7 +2,20 @@
 
 import { counted, h, toItem, toPrefix } from "./dom.js";
 
-export function suggest(ask, go) {
+// Items with one title and one SID look the same: one line for all of them, which leads to their SID.
+function distinct(items) {
+  const groups = new Map();
+  for (const one of items) {
+    const key = JSON.stringify([one.text || one.id, one.side, one.sid]);
+    groups.set(key, [...(groups.get(key) ?? []), one]);
+  }
+  return [...groups.values()];
+}
+
+// Whether a query can be nothing but a SID: a bare number may be a word as well.
+const isSid = (results) => results.prefixes.length && !(results.item || (/^\d+$/.test(results.query) && results.total));
+
+export function suggest(ask, go, about) {
   const form = document.getElementById("search");
   const input = document.getElementById("q");
   const box = document.getElementById("suggestions");
@@ -26,10 +39,14 @@ export function suggest(ask, go) {
   const leave = (href) => { close(); input.blur(); go(href); };
   const show = (results) => {
     options = [];
-    for (const one of results.prefixes) option(toPrefix(one.side, one.prefix), one.sid, counted(one.items, "item"));
+    const sides = about()?.sides ?? [];
+    const where = (key) => (sides.length > 1 ? ` in ${sides.find((side) => side.key === key).name}` : "");
+    for (const one of results.prefixes) option(toPrefix(one.side, one.prefix), one.sid, counted(one.items, "item") + where(one.side));
     if (results.item) option(toItem(results.item.id), results.item.text || results.item.id, results.item.id);
-    for (const one of results.list.slice(0, 8)) {
-      if (!results.item || one.id !== results.item.id) option(toItem(one.id), one.text || one.id, one.sid ?? "");
+    const others = results.list.filter((one) => one.id !== results.item?.id);
+    for (const [one, ...alike] of distinct(others).slice(0, 8)) {
+      if (alike.length && one.sid) option(toPrefix(one.side, one.prefix), one.text || one.id, `${one.sid}, ${counted(alike.length + 1, "item")}`);
+      else option(toItem(one.id), one.text || one.id, one.sid ?? "");
     }
     box.replaceChildren(...options);
     at = -1;
@@ -62,11 +79,16 @@ export function suggest(ask, go) {
     select(event.key === "ArrowDown" ? at + 1 : at < 0 ? -1 : at - 1);
   });
   input.addEventListener("blur", () => setTimeout(close, 100));
-  form.addEventListener("submit", (event) => {
+  form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (!box.hidden && at >= 0) return leave(options[at].dataset.href);
     const q = input.value.trim();
-    if (q) leave(`/search?${new URLSearchParams({ q })}`);
+    if (!q) return;
+    const side = new URLSearchParams(location.search).get("t") ?? "a";
+    let results = null;
+    try { results = await ask("search", { q }); } catch { /* the page of results says why */ }
+    const prefix = results && isSid(results) ? results.prefixes.find((one) => one.side === side) ?? results.prefixes[0] : null;
+    leave(prefix ? toPrefix(prefix.side, prefix.prefix) : `/search?${new URLSearchParams({ q })}`);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;

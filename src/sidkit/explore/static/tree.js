@@ -15,7 +15,7 @@ function twigs(side, branch) {
   if (!branch.twigs.length) return null;
   const rest = branch.rest
     ? h("span", { class: "twig rest", style: { "--items": branch.rest }, title: `${counted(branch.more, "more branch", "more branches")}, ${counted(branch.rest, "item")}` },
-        h("span", {}, `${number(branch.more)} more`))
+        h("span", {}, h("b", {}, `${number(branch.more)} more`)))
     : null;
   return h(
     "div", { class: "twigs", role: "group", "aria-label": `Largest branches of ${branch.token}` },
@@ -23,7 +23,7 @@ function twigs(side, branch) {
       h("a", {
         class: "twig", role: "treeitem", "aria-level": 2, tabindex: -1, href: toPrefix(side, twig.prefix),
         "aria-label": label(twig), title: `${twig.token} under ${branch.token}: ${counted(twig.items, "item")}`, style: { "--items": twig.items },
-      }, h("span", {}, `${twig.token} `, h("i", {}, number(twig.items))))),
+      }, h("span", {}, h("b", {}, twig.token), h("i", {}, number(twig.items))))),
     rest,
   );
 }
@@ -40,6 +40,19 @@ function row(side, branch) {
   return h(
     "div", { class: branch.twigs.length ? "row" : "row leaf", role: "none", style: { "--items": branch.items, "--hue": hue(branch.prefix.at(-1)) } },
     branchLink, twigs(side, branch),
+  );
+}
+
+function legend(branches) {
+  const swatch = (kind) => h("span", { class: `swatch of-${kind}`, "aria-hidden": "true" });
+  const deeper = branches.list.some((branch) => branch.twigs.length);
+  const rest = branches.list.some((branch) => branch.rest);
+  return h(
+    "p", { class: "legend" },
+    h("span", {}, swatch("branch"), deeper ? "a branch, as tall as it has items" : "a SID, as tall as it has items"),
+    deeper ? h("span", { class: "deeper" }, swatch("twig"), "its next tokens, as wide as they have items") : null,
+    rest ? h("span", { class: "deeper" }, swatch("rest"), "further ones") : null,
+    h("span", {}, "Colours stand for a token’s number and mean nothing else: equal tokens have equal colours."),
   );
 }
 
@@ -99,6 +112,7 @@ export function icicle(side, branches, title, address, up, sort) {
       branches.total > 1 ? sorting : null,
       pager(branches.page, branches.pages, branches.total, PAGE, address, "branches")),
     tree,
+    legend(branches),
   );
 }
 
