@@ -259,3 +259,27 @@ def test_a_worker_keeps_further_columns_too(coded):
     assert [encode_file(task, fitted, "cpu", Silent()) for task in tasks] == [(0, False), (100, False)]
     assert pq.read_table(coded / "out" / "full.parquet")["title"].to_pylist()[7] == "mug 7"
     assert SidTable.from_parquet(coded / "out").origin == origin
+
+
+def test_every_command_that_reads_such_a_file_has_the_options_of_its_columns():
+    from typer.main import get_command
+
+    from sidkit.cli import app
+
+    def commands(group, path=""):
+        for name, command in group.commands.items():
+            yield from commands(command, f"{path}{name} ") if hasattr(command, "commands") else [(path + name, command)]
+
+    events = {"--sequence-column", "--item-column", "--user-column", "--time-column", "--file-order"}
+    checked = set()
+    for name, command in commands(get_command(app)):
+        options = {word for one in command.params for word in one.opts} | {one.name for one in command.params}
+        if options & {"--sequences", "sequences"}:
+            assert events <= options, name
+            checked.add(name)
+        if options & {"--embeddings", "embeddings"}:
+            assert {"--id-column", "--column"} <= options, name
+            checked.add(name)
+        if "--output" in options and name != "publish export":  # which keeps what it wrote, and adds to it
+            assert "--force" in options, name
+    assert {"fit", "encode", "blend", "judge", "report", "train", "evaluate", "advise", "compare"} <= checked
