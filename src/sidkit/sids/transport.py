@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 __all__ = ["rounded_transport", "transport_plan"]
 
 ITERATIONS = 100
+SETTLED = 1e-3  # of the rows' potentials, in units of the temperature
 SHARPNESS = 0.05  # the temperature, in standard deviations of the costs
 
 
@@ -49,8 +50,11 @@ def transport_plan(costs: NDArray[np.float64], room: NDArray[Any]) -> NDArray[np
     scores = -costs / (SHARPNESS * scale)
     f, g = np.zeros(len(rows)), np.zeros(len(columns))
     for _ in range(ITERATIONS):
+        before = f
         f = np.log(rows) - _log_sum(scores + g)
         g = np.log(columns) - _log_sum((scores + f[:, None]).T)
+        if np.abs(f - before).max() < SETTLED:
+            break
     plan: NDArray[np.float64] = np.exp(scores + f[:, None] + g)
     return plan[:n, :k]
 
