@@ -69,3 +69,13 @@ def test_bad_requests_are_refused(published):
     moved.rename(published / "items.parquet")
     assert "items.parquet, which the tokenizer was fitted on, is not there" in refused
     assert "with --reference" in refused
+
+
+def test_items_that_are_published_already_are_left_out(published):
+    facts = json.loads(sidkit("publish", "watch", "registry.db", "items.parquet", "--json", cwd=published))
+    assert (facts["items"], facts["advice"], facts["tests"]) == (0, "append", [])
+    assert "published already" in sidkit("publish", "watch", "registry.db", "items.parquet", cwd=published)
+    both = pa.concat_tables([pq.read_table(published / f"{name}.parquet") for name in ("items", "new")])
+    pq.write_table(both, published / "all.parquet")
+    words = ("publish", "watch", "registry.db", "all.parquet", "--reference", "held.parquet", "--json")
+    assert json.loads(sidkit(*words, cwd=published))["items"] == 400

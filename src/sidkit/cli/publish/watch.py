@@ -51,12 +51,15 @@ def watch(
 
     Test whether new items are like those that the tokenizer was fitted for: how many prefixes they use (utilisation),
     how evenly (Gini), what their SIDs lose of them (distortion), how far they are from centroids, and how many tokens
-    were nearly others. The exit code is 0 for items to append, 3 to refit and align, 4 to refit afresh.
+    were nearly others. Items that are published already are left out. The exit code is 0 for items to append, 3 to
+    refit and align, 4 to refit afresh.
     """
+    from ...publish.drift import Watched
     from ...publish.drift import watch as watch_items
-    from ...publish.readings import readings_of
+    from ...publish.readings import MOST, readings_of
     from ...publish.reference import write_reference
     from ...publish.registry import open_registry
+    from ...publish.unpublished import unpublished_rows
     from ..terminal import Terminal
 
     if not 0 < alpha < 1 or draws < 5 / alpha:
@@ -64,13 +67,16 @@ def watch(
     if save is not None:
         require_file(save, items, reference, endings=(".json",), force=force)
     notes = ColumnNotes()
-    with open_registry(registry) as opened:
+    with open_registry(registry) as opened, Terminal():
         fitted = opened.load_tokenizer(tokenizer)
-    with Terminal():
         source = vectors_from(items, *as_fitted(fitted, items, id_column, column), notes)
-        known, described = _reference(fitted, reference, id_column, column)
-        outcome = watch_items(known, readings_of(fitted, source, seed), alpha, tolerance, draws, seed)
-    if save is not None:
+        new = unpublished_rows(opened, source.ids, MOST, seed)
+        if len(new):
+            known, described = _reference(fitted, reference, id_column, column)
+            outcome = watch_items(known, readings_of(fitted, source.take(new), seed), alpha, tolerance, draws, seed)
+        else:
+            outcome, described = Watched((), "append", alpha, tolerance, 0, 0), "nothing is new"
+    if save is not None and len(new):
         write_reference(save, known, fitted.digest)
     if as_json:
         print(json.dumps({"registry": registry, "reference": described, **outcome.to_plain()} | notes.field()))
@@ -103,6 +109,9 @@ def _print(outcome: "Watched", described: str) -> None:
     from ...publish.drift import ADVICE
     from ..printing import print_rows
 
+    if not outcome.items:
+        print("all these items are published already")
+        return
     rows = [
         [
             test.name.replace("_", " "),
