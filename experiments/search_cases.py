@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from made import made
 
 import sidkit
 from sidkit.data.embeddings import open_embeddings
@@ -61,7 +62,8 @@ def main() -> None:
             "next_tokens_mean": float(following.mean()),
         }
     first, second = list(sizes.values())[:2]
-    found = {"shop": shop.facts["source"], "versions": {"sidkit": sidkit.__version__}, "tokenizers": out}
+    where = made("python experiments/search_cases.py SHOP ALIGNED prq=TOK-PRQ rq=TOK-RQ")
+    found = where | {"shop": shop.facts["source"], "tokenizers": out}
     found["first_has_more"], found["second_has_more"] = int((first > second).sum()), int((second > first).sum())
     print(json.dumps(found, indent=1))
     if asked.output:

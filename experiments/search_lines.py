@@ -18,6 +18,7 @@ from search import ABLATIONS, BASELINES, MAIN
 from sidkit.search.metrics import compare
 
 Line = dict[str, Any]
+RECORDED = "10378ce7f1b2"  # the commit of lines that were made before commits were noted
 PLAN = ("epochs", "batch", "learning_rate", "warmup", "decay", "words", "longest", "beams", "templates")
 COMPARED = [  # ahead, behind
     ("prq-kmeans", "rq-kmeans"),
@@ -41,7 +42,10 @@ def gather(out: Path, results: Path) -> list[Line]:
         *(line | {"kind": "codebook"} for line in lines_of(out / "codebooks.jsonl")),
     ]
     made += _tests(out, runs)
-    lines |= {_key(line): {"commit": None, "command": _command(line)} | line for line in made}
+    lines |= {_key(line): {"command": _command(line)} | line for line in made}
+    for line in lines.values():
+        if "commit" not in line and line["kind"] != "test":
+            line["recorded"] = RECORDED
     ordered = [lines[key] for key in sorted(lines)]
     results.write_text("".join(json.dumps(line) + "\n" for line in ordered))
     return ordered
@@ -53,7 +57,7 @@ def _key(line: Line) -> tuple[Any, ...]:
 
 
 def _command(line: Line) -> str:
-    """What made a line; commits are None in lines from before they were recorded."""
+    """What made a line."""
     script = {"codebook": "search_codes", "test": "search_tables"}.get(line["kind"], "search")
     if script == "search_tables":
         return "python experiments/search_tables.py OUT"
