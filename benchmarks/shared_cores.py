@@ -25,7 +25,7 @@ from pathlib import Path
 
 POLICIES = {"spin": {"SIDKIT_SPIN": "1"}, "sleep": {}}
 SET = ("SIDKIT_SPIN", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "GOMP_SPINCOUNT", "OPENBLAS_THREAD_TIMEOUT")
-BUSY = "import time\nwhile True:\n    sum(range(100_000))"
+BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    sum(range(100_000))"  # ends with its parent
 
 
 def commands(shop: Path, out: Path, epochs: int) -> dict[str, list[str]]:
@@ -55,7 +55,7 @@ def seconds_of(words: list[str], policy: str) -> float:
 @contextmanager
 def neighbours(count: int):
     """So many processes that compute all the time."""
-    processes = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+    processes = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(count)]
     try:
         yield
     finally:
