@@ -105,6 +105,7 @@ def catalogue_first(page, catalogue):
         "docs/recommending.md",
         "docs/search.md",
         "docs/decoding.md",
+        "docs/exporting.md",
     ],
 )
 def test_the_python_blocks_of_the_documents_run(document, shop, monkeypatch):

@@ -46,6 +46,8 @@ PARTS: dict[str, tuple[str, tuple[str, ...]]] = {  # heading -> module and names
     "Tokens in texts": ("sidkit.decoding.tokens", ("SidTokens",)),
     "Shops for search": ("sidkit.search.shop", ("Shop",)),
     "Simulated shops": ("sidkit.search.simulate", ("ShopPlan", "simulate_shop")),
+    "Exports": ("sidkit.export.job", ("export", "check_export")),
+    "What is exported, and where to": ("sidkit.export.target", ("ExportJob", "ExportTarget", "ExportOption")),
     "Published SIDs": ("sidkit.publish.registry", ("open_registry", "Registry")),
 }
 

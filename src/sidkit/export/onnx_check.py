@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["agreement", "near_tie"]
 
-CHUNK = 1 << 12  # rows
+CHUNK = 1 << 16  # rows that the library encodes at once
+BATCH = 1 << 12  # rows that the graph does; a level with a codebook per parent takes much memory a row
 NEAR = 1e-5  # a lead over the second best, relative to the scores' range, that rounding may turn around
 
 
@@ -32,7 +33,9 @@ def agreement(fitted: FittedTokenizer, path: str | Path, X: Any, progress: Progr
     progress.start("check", source.shape[0])
     for chunk in source.chunks(CHUNK):
         x = np.ascontiguousarray(chunk, fitted.dtype)
-        ours, theirs = fitted.encode(x, device="cpu"), session.run(["codes"], {"x": x})[0]
+        ours = fitted.encode(x, device="cpu")
+        parts = [session.run(["codes"], {"x": x[at : at + BATCH]})[0] for at in range(0, len(x), BATCH)]
+        theirs = np.concatenate(parts)
         wrong = np.flatnonzero((ours != theirs).any(axis=1))
         for row in wrong:
             ties += near_tie(fitted, x[row], ours[row], theirs[row])
