@@ -1,5 +1,6 @@
 """How values are shown: a line in a terminal, HTML in a notebook."""
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -99,6 +100,16 @@ def test_a_table_shows_its_first_rows(X, fitted):
     assert repr(one) == "SidTable(1 item, sizes=(2, 2))"
     assert text_of(one._repr_html_()) == "SidTable 1 item · 2-2 item_id sid codes a <a_0><b_1> [0, 1]"
     assert len(text_of(sidkit.SidTable([], np.zeros((0, 2), int), (2, 2))._repr_html_())) > 10
+
+
+def test_quality_is_a_dictionary_with_a_table_of_formulas(X, fitted):
+    figures = sidkit.quality(fitted.encode(X), "8-4")
+    assert json.loads(json.dumps(figures)) == figures == dict(figures)
+    text = text_of(figures._repr_html_())
+    assert text.startswith(f"Quality 60 items · {figures['distinct_sids']} SIDs metric value, by level formula")
+    assert f"icr_per_sid {figures['icr_per_sid']:.2%} " in text
+    assert f"codes_used {figures['codes_used'][0]:.1%}, {figures['codes_used'][1]:.1%} " in text
+    assert "nan" not in text.lower()
 
 
 def test_a_report_shows_its_verdict_and_figures(X, fitted):

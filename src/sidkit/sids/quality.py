@@ -9,14 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .coherence import coherence
-from .metrics import described
+from .metrics import METRICS, described
+from .notebook import box, rows_table
 from .prefixes import prefix_numbers, require_codes
 from .sizes import Sizes, as_sizes
 
-__all__ = ["Occupancy", "entropy_bits", "figures_of", "gini", "occupancy_of", "quality"]
+__all__ = ["Occupancy", "QualityReport", "entropy_bits", "figures_of", "gini", "occupancy_of", "quality"]
 
 
-def quality(codes: Any, sizes: Sizes, vectors: Any = None) -> dict[str, Any]:
+class QualityReport(dict[str, Any]):
+    """Metric -> value, or a list of values by level; a notebook shows a table with their formulas."""
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for metric in METRICS.values():
+            if metric.name in self:
+                values = self[metric.name] if metric.per_level else [self[metric.name]]
+                rows.append((metric.name, ", ".join(map(metric.text, values)), metric.formula))
+        facts = [f"{self['items']:,} items", f"{self['distinct_sids']:,} SIDs"]
+        return box("Quality", facts, rows_table(("metric", "value, by level", "formula"), rows, code=(0, 1)))
+
+
+def quality(codes: Any, sizes: Sizes, vectors: Any = None) -> QualityReport:
     """Named metrics of codes (n, levels) with codebooks of these sizes; with the items' vectors (n, d), SC and PD too.
 
     {overall}
@@ -31,7 +45,7 @@ def quality(codes: Any, sizes: Sizes, vectors: Any = None) -> dict[str, Any]:
     if vectors is not None:
         measured = coherence(np.asarray(vectors), array, sizes)
         figures |= {name: measured[name] for name in ("sc_per_group", "pd_per_group_pair")}
-    return figures
+    return QualityReport(figures)
 
 
 quality.__doc__ = (quality.__doc__ or "").format(overall=described(False), per_level=described(True))
