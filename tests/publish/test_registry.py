@@ -345,3 +345,27 @@ def test_a_policy_that_moves_items_needs_their_vectors(registry):
         SpecError, match="'nearest' moves items to other codes and needs their vectors; append embeddin"
     ):
         append(registry, [FIRST], Policy("nearest"))
+
+
+def test_a_table_of_somebody_else_is_not_touched(registry):
+    """Tables of an append go by names that a database may have already: those of the connection come first."""
+    if registry.name.startswith("postgresql"):
+        registry.database.run("CREATE TABLE incoming (item TEXT, sid BIGINT, row BIGINT)")
+    else:
+        registry.database.run("CREATE TABLE incoming (item TEXT, sid INTEGER, row INTEGER)")
+    append(registry, [FIRST])
+    assert len(registry.table()) == 4
+    assert registry.database.rows("SELECT count(*) FROM incoming") == [(0,)]
+
+
+def test_a_writer_that_waits_too_long_says_so(tmp_path, small_tokenizer, monkeypatch):
+    monkeypatch.setattr("sidkit.publish.sqlite.WAIT", 0.1)
+    with (
+        create_registry(tmp_path / "registry.db", small_tokenizer) as one,
+        open_registry(tmp_path / "registry.db") as other,
+    ):
+        with one.database.writing():
+            with pytest.raises(StoreError, match=r"another process was writing for 0\.1 seconds; try again"):
+                append(other, [FIRST])
+            assert other.generation().generation == 0  # readers do not wait
+        append(other, [FIRST])

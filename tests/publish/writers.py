@@ -24,23 +24,23 @@ from sidkit.publish.append import append
 from sidkit.publish.incoming import ToAppend
 from sidkit.publish.registry import open_registry
 
-POOL = 3000  # items that all writers draw from
+POOL = 3000  # items that a writer draws from
 
 
-def write(address, seed, appends, said):
+def write(address, seed, appends, said, first):
     """Append `appends` times, or until killed; after each, a line with the items. The first line says: ready."""
     rng, done = np.random.default_rng(seed), 0
     with open_registry(address) as registry:
         os.write(said, b"[]\n")
         while appends is None or done < appends:
-            items = [f"P{i}" for i in rng.choice(POOL, int(rng.integers(20, 300)), replace=False)]
+            items = [f"P{first + i}" for i in rng.choice(POOL, int(rng.integers(20, 300)), replace=False)]
             codes = np.stack([rng.integers(0, size, len(items)) for size in registry.sizes], axis=1).astype(np.int32)
             append(registry, ToAppend([(pa.array(items), codes)]), note=f"writer {seed}")
             os.write(said, (json.dumps(items) + "\n").encode())
             done += 1
 
 
-def forked(address, seed, appends):
+def forked(address, seed, appends, first=0):
     """A writer in a process of its own: its id, and the end of a pipe that has what it says."""
     hears, says = os.pipe()
     child = os.fork()
@@ -50,7 +50,7 @@ def forked(address, seed, appends):
     status = 1
     try:
         os.close(hears)
-        write(address, seed, appends, says)
+        write(address, seed, appends, says, first)
         status = 0
     finally:
         os._exit(status)
@@ -114,7 +114,7 @@ def killed(address, kills):
     rng, acknowledged, lines, usual = np.random.default_rng(0), set(), 0, 0.1
     found = check(address, acknowledged)
     for number in range(kills):
-        child, pipe = forked(address, 1000 + number, None)
+        child, pipe = forked(address, 1000 + number, None, 300 * number)  # so that there are new items to the end
         text, begun, wanted = b"", time.monotonic(), int(rng.integers(1, 5))
         while text.count(b"\n") < wanted:
             part = os.read(pipe, 1 << 16)

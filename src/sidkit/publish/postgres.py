@@ -43,7 +43,7 @@ class PostgresDatabase:
         if create:
             with self._errors():
                 self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
-        self.run(f"SET search_path TO {self._schema}, pg_temp")
+        self.run(f"SET search_path TO {self._schema}")
         self._cursors, self._writing = count(), False
 
     def run(self, sql: str, *values: Any) -> int:
