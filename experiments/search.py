@@ -1,9 +1,14 @@
 """The paper's search tables: every tokenizer's SIDs trained with BART in three stages and scored on the same pairs.
 
-On one GPU, BART-base with the paper's epochs:
+On one GPU, the whole list with a model of 4 + 4 layers of 256, then the main rows with BART-base:
     python experiments/search_data.py DATA -o SHOPS --encoders minilm wordllama
-    python experiments/search.py SHOPS -o OUT --preset base --minutes 9        (again until it says that all is done)
-    python experiments/search_tables.py OUT
+    python experiments/search_codes.py SHOPS -o OUT --device cuda
+    python experiments/search.py SHOPS -o OUT --preset small --learning-rate 5e-4 --seeds 3 --minutes 8
+    python experiments/search.py SHOPS -o BASE --minutes 6 --tokenizers prq-kmeans rq-kmeans prq-opq rq-opq
+    python experiments/search_tables.py OUT --into docs/results/searching.md --figures docs/images
+The training command is given again until it says that all runs are done; --minutes is when no further run is begun. The
+epochs are the paper's 4/3/6, all tasks are trained, and codebooks are 256-128-64 (and -64-64). OUT and BASE have the
+same cells, so only one of them is put in a results file: --results names another.
 
 On a CPU, small shops and a model of 2 layers and 64 dimensions:
     python experiments/search_data.py DATA -o SMALL --encoders minilm wordllama --small
