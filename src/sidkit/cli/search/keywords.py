@@ -9,7 +9,6 @@ import typer
 from ...errors import count_of
 from ..options import Force, Json, TableOutput
 from ..outputs import TABLES, require_file
-from ..printing import command_line
 from .shared import ShopFolder, shop_table
 
 
@@ -31,6 +30,7 @@ def keywords(
     """
     from ...files.table_formats import write_table
     from ...search.dictionary import FEEDS, dictionary
+    from ..printing import command_line
 
     require_file(output, shop / "items.parquet", endings=TABLES, force=force)
     fields = tuple(dict.fromkeys(feed.field for feed in FEEDS))
