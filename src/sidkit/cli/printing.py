@@ -14,7 +14,6 @@ from rich.text import Text
 
 from ..errors import count_of
 from ..files.address import Remote, is_address, locate
-from ..measure.ranking import CUTS, LABELS, labels_at
 from ..sids.metrics import metrics_for
 from .terminal import plain
 
@@ -168,6 +167,8 @@ def print_figures(
     Of several seeds the means, and a line for the standard deviations. A terminal too narrow for all columns gets a
     table for each of Recall, NDCG and MRR.
     """
+    from ..measure.ranking import CUTS, LABELS, labels_at
+
     labels = labels_at(*CUTS)
     rows = []
     for reading, words in READINGS.items():
