@@ -13,7 +13,7 @@ __all__ = ["NotebookBars"]
 EVERY = 0.1  # seconds between two drawings
 ROW = (
     '<tr style="background:none"><td style="text-align:left">{label}</td><td><progress style="width:14em" {value}>'
-    '</progress></td><td style="text-align:right">{share}</td><td style="text-align:right">{rate}</td>'
+    '</progress></td><td style="text-align:right">{share}</td><td style="text-align:right;padding:0 1em">{rate}</td>'
     '<td style="text-align:left;opacity:.7">{note}</td></tr>'
 )
 
