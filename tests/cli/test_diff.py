@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import sidkit as package
 from command import sidkit
 from sidkit.sids.table import SidTable
 
@@ -40,3 +41,30 @@ def test_json_has_the_same_facts(two):
 def test_bad_requests_are_refused(two):
     assert "at least 1, not 0" in sidkit("diff", "old.parquet", "new.parquet", "--limit", "0", cwd=two, check=1)
     assert "old.parquet" in sidkit("diff", "old.parquet", "new.parquet", "-o", "old.parquet", cwd=two, check=1)
+
+
+def test_with_a_tokenizer_it_measures_how_far_items_moved(tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 6)).astype(np.float32)
+    fitted = package.rq_kmeans((8, 6), 5, normalize=False).fit(X)
+    fitted.save(tmp_path / "tok")
+    codes = fitted.encode(X)
+    SidTable(np.arange(200), codes, (8, 6)).to_parquet(tmp_path / "old.parquet")
+    moved = codes.copy()
+    moved[:3, 1] = (moved[:3, 1] + 1) % 6
+    SidTable(np.arange(200), moved, (8, 6)).to_parquet(tmp_path / "new.parquet")
+    words = ("diff", "old.parquet", "new.parquet", "--tokenizer", "tok")
+    far = json.loads(sidkit(*words, "--json", cwd=tmp_path))["distance"]
+    a, b = (sum(book[code] for book, code in zip(fitted.codebooks, part[:3].T, strict=True)) for part in (codes, moved))
+    cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert far["items"] == 3
+    assert far["mean"] == pytest.approx(1 - cosines.mean(), abs=1e-6)
+    assert f"1 - cosine: mean {far['mean']:.3f}" in sidkit(*words, "-o", "page.html", cwd=tmp_path)
+    assert f"{far['mean']:.3f}" in (tmp_path / "page.html").read_text()
+    assert json.loads(sidkit("diff", "old.parquet", "old.parquet", "--tokenizer", "tok", "--json", cwd=tmp_path))[
+        "distance"
+    ] == {"items": 0}
+    package.rq_kmeans((8, 5), 1).fit(X).save(tmp_path / "other")
+    refused = sidkit("diff", "old.parquet", "new.parquet", "--tokenizer", "other", cwd=tmp_path, check=1)
+    assert "were not made by a tokenizer of sizes (8, 5)" in refused
+    refused = sidkit("diff", "old.parquet", "new.parquet", "--new-tokenizer", "tok", cwd=tmp_path, check=1)
+    assert "goes with --tokenizer" in refused

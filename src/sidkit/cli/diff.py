@@ -20,6 +20,10 @@ def diff(
         Location, typer.Argument(help="SIDs as they are now", show_default=False, parser=location, metavar="NEW")
     ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write an HTML page")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option("--tokenizer", help="The tokenizer of OLD, to measure how far items moved")
+    ] = None,
+    new_tokenizer: Annotated[Path | None, typer.Option("--new-tokenizer", help="That of NEW, if it is another")] = None,
     limit: Annotated[int, typer.Option("--limit", help="Maximum number of items and prefixes to list")] = 20,
     force: Force = False,
     as_json: Json = False,
@@ -27,16 +31,25 @@ def diff(
     """sidkit diff sids.parquet resolved.parquet -o diff.html
 
     List what changed between two files of semantic IDs: which items moved and how many of their first tokens they kept,
-    and which prefixes were split or merged. Items are compared by their ids.
+    and which prefixes were split or merged. Items are compared by their ids. With --tokenizer, SIDs are decoded, and
+    the distance between what the old and the new SID of an item stand for is printed as well.
     """
+    from ..measure.displacement import displacement
     from ..sids.changed import difference
     from ..sids.table import SidTable
+    from ..tokenizer.tokenizer import load
 
     if limit < 1:
         raise SpecError(f"--limit must be at least 1, not {limit}")
     if output is not None:
         require_file(output, str(old), str(new), endings=PAGES, force=force)
-    facts = difference(SidTable.from_parquet(old), SidTable.from_parquet(new), limit)
+    if new_tokenizer is not None and tokenizer is None:
+        raise SpecError("--new-tokenizer goes with --tokenizer, which names the old one")
+    tables = SidTable.from_parquet(old), SidTable.from_parquet(new)
+    facts = difference(*tables, limit)
+    if tokenizer is not None:
+        first = load(tokenizer)
+        facts["distance"] = displacement(*tables, first, load(new_tokenizer) if new_tokenizer else first)
     if output is not None:
         from ..report.difference_page import difference_page
 
@@ -67,6 +80,10 @@ def _print(facts: Mapping[str, Any]) -> None:
         for level, counts in enumerate(facts["levels"])
     ]
     print_rows([counts, moved], head, rows)
+    if facts.get("distance", {}).get("items"):
+        far = facts["distance"]
+        words = f"mean {far['mean']:.3f}, median {far['median']:.3f}, nine in ten up to {far['quantile_90']:.3f}"
+        print(f"distance between old and new SID of moved items, 1 - cosine: {words}")
     for word, found in (("split", facts["splits"]), ("merged", facts["merges"])):
         for one in found[:5]:
             parts = ", ".join(f"{part['prefix']} ({part['items']:,})" for part in one["parts"][:3])

@@ -33,7 +33,10 @@ def difference_page(facts: Mapping[str, Any], old: str, new: str) -> str:
 def _numbers(facts: Mapping[str, Any]) -> str:
     share = f"{facts['moved'] / facts['shared']:.1%}" if facts["shared"] else "–"
     cells = [(f"{facts[name]:,}", name) for name in ("shared", "moved", "added", "removed")]
-    return f'<div class="verdict">{numbers_list([*cells, (share, "of the shared items moved")])}</div>'
+    cells.append((share, "of the shared items moved"))
+    if facts.get("distance", {}).get("items"):
+        cells.append((f"{facts['distance']['mean']:.3f}", "mean distance between old and new SID, 1 − cosine"))
+    return f'<div class="verdict">{numbers_list(cells)}</div>'
 
 
 def _kept_figure(facts: Mapping[str, Any]) -> Figure:
