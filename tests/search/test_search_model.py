@@ -12,15 +12,16 @@ pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 from dataclasses import replace  # noqa: E402
 
 import sidkit  # noqa: E402
+from command import sidkit as command  # noqa: E402
 from sidkit.errors import InputError, SpecError, StoreError  # noqa: E402
-from sidkit.search.bart.shape import BartShape  # noqa: E402
+from sidkit.search.bart.shape import PRESETS, BartShape, shape_in  # noqa: E402
 from sidkit.search.corpus import SearchData  # noqa: E402
 from sidkit.search.evaluation import AlignedVectors, data_of, evaluate  # noqa: E402
 from sidkit.search.metrics import ranks_of  # noqa: E402
 from sidkit.search.model.model import Request, SearchModel  # noqa: E402
 from sidkit.search.model.start import centroid_rows, first_weights  # noqa: E402
 from sidkit.search.model.trainer import train_search  # noqa: E402
-from sidkit.search.plan import SearchPlan  # noqa: E402
+from sidkit.search.plan import SCHEDULES, SearchPlan, plan_for  # noqa: E402
 from sidkit.search.shop import Shop  # noqa: E402
 from sidkit.search.simulate import ShopPlan, simulate_shop  # noqa: E402
 from sidkit.search.tokens import Tokens, train_bpe  # noqa: E402
@@ -319,6 +320,37 @@ def test_a_model_starts_from_a_local_folder(run, parts, tmp_path):
     np.testing.assert_allclose(model.weights["encoder.fc1.weight"], before.weights["encoder.fc1.weight"], atol=1e-5)
     with pytest.raises(InputError, match="no such model folder"):
         train_search(data, tmp_path / "other", small, start=tmp_path / "missing")
+
+
+def test_presets_have_schedules_and_the_base_model_that_of_the_paper():
+    assert plan_for("base") == SearchPlan()
+    assert plan_for("tiny").learning_rate == SCHEDULES["tiny"]["learning_rate"] > SearchPlan().learning_rate
+    plan = plan_for("tiny", batch=7, decay="none", warmup=None)
+    assert (plan.batch, plan.decay, plan.warmup) == (7, "none", SCHEDULES["tiny"]["warmup"])
+    assert plan.shape == PRESETS["tiny"]
+    assert PRESETS.keys() == SCHEDULES.keys()
+    with pytest.raises(SpecError, match="no model preset 'tinny'; did you mean 'tiny'"):
+        plan_for("tinny")
+
+
+def test_a_config_gives_the_sizes_of_a_fresh_model(run, tmp_path):
+    assert shape_in(run / "config.json") == SHAPE
+    wrong = tmp_path / "config.json"
+    for text, message in (
+        ('{"model_type": "t5"}', "is the config of t5, not of a BART"),
+        ("[1]", "is the config of no model, not of a BART"),
+        ('{"model_type": "bart", "encoder_layers": 2, "decoder_layers": 3}', "need the same layers, not 2 and 3"),
+    ):
+        wrong.write_text(text)
+        with pytest.raises(SpecError, match=message):
+            shape_in(wrong)
+    wrong.write_text("{")
+    with pytest.raises(InputError, match="cannot read a config from"):
+        shape_in(wrong)
+    with pytest.raises(InputError, match=r"no such file: .*none\.json; config names"):
+        shape_in(tmp_path / "none.json")
+    words = ("search", "train", "shop", "i.parquet", "q.parquet", "-o", "run", "--config", wrong, "--start", run)
+    assert "--start has a config of its own" in command(*words, check=1, cwd=tmp_path)
 
 
 def test_templates_without_the_last_stage_are_refused(parts, tmp_path):

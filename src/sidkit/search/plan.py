@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import SpecError
-from .bart.shape import BartShape
+from .bart.shape import BartShape, preset
 
-__all__ = ["SearchPlan"]
+__all__ = ["SCHEDULES", "SearchPlan", "plan_for"]
 
 
 @dataclass(frozen=True)
@@ -69,3 +69,18 @@ class SearchPlan:
             raise SpecError(f"inputs of {self.longest} tokens do not fit {self.shape.positions} positions")
         if self.history_vectors > self.longest // 2:
             raise SpecError(f"{self.history_vectors} vectors of a history leave too little of {self.longest} tokens")
+
+
+# By the paper's schedule a fresh model learns next to nothing on a small shop: its steps are too few and too small.
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "tiny": {"batch": 64, "learning_rate": 1e-3, "warmup": 20, "decay": "linear"},
+    "small": {"batch": 128, "learning_rate": 5e-4, "warmup": 100, "decay": "linear"},
+    "base": {},
+}
+
+
+def plan_for(name: str, **options: Any) -> SearchPlan:
+    """The plan of a preset: its sizes and schedule, and these options where they are not None."""
+    shape = preset(name)
+    given = {key: value for key, value in options.items() if value is not None}
+    return SearchPlan(**{"shape": shape} | SCHEDULES[name] | given)

@@ -30,18 +30,32 @@ def train(
         Path | None, typer.Option("--encoder", help="Encoder of the texts, to encode new queries")
     ] = None,
     preset: Annotated[str, typer.Option("--preset", help="Size of the BART: tiny, small, base (the paper's)")] = "base",
+    config: Annotated[
+        Path | None, typer.Option("--config", help="config.json of a BART, for its sizes [default: by --preset]")
+    ] = None,
     start: Annotated[
         Path | None, typer.Option("--start", help="Local folder of a BART with its tokenizer [default: fresh weights]")
     ] = None,
     epochs: Annotated[
         str, typer.Option("--epochs", help="Passes of the three stages: content, pairs, personal")
     ] = "4,3,6",
-    batch: Annotated[int, typer.Option("--batch", help="Examples per step")] = 512,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW")] = 5e-5,
-    warmup: Annotated[int, typer.Option("--warmup", help="Steps over which the learning rate rises")] = 0,
+    batch: Annotated[
+        int | None, typer.Option("--batch", help="Examples per step [default: 512; small 128, tiny 64]")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="Of AdamW [default: 5e-05; small 5e-04, tiny 1e-03]")
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        typer.Option("--warmup", help="Steps over which the learning rate rises [default: 0; small 100, tiny 20]"),
+    ] = None,
     decay: Annotated[
-        str, typer.Option("--decay", help="How the learning rate falls over a stage: none, linear")
-    ] = "none",
+        str | None,
+        typer.Option(
+            "--decay",
+            help="How the learning rate falls over a stage: none, linear [default: none; small and tiny linear]",
+        ),
+    ] = None,
     weight_decay: Annotated[float, typer.Option("--weight-decay", help="Of AdamW")] = 0.01,
     words: Annotated[int, typer.Option("--words", help="Size of the vocabulary of texts, without --start")] = 16_000,
     longest: Annotated[int, typer.Option("--longest", help="Maximum number of tokens of an input")] = 128,
@@ -85,7 +99,8 @@ def train(
 
     Train a BART in the three stages of OneSearch: texts and SIDs of queries and items, queries with the items that were
     clicked for them, and queries of users with what is known of them. It answers with the SIDs of items. The defaults
-    are the paper's. SIDs of queries and items come from one tokenizer, for instance by these:
+    of the base model are the paper's; tiny and small ones start from nothing and take more steps, and larger ones. SIDs
+    of queries and items come from one tokenizer, for instance by these:
 
     sidkit fit aligned/items.parquet --queries aligned/queries.parquet --repeats train_records -o tok/ --sizes 64-32-16
 
@@ -100,11 +115,10 @@ def train(
 
     need("torch", "search", "training a search model")
     from ...engine.device import find_device
-    from ...search.bart.shape import preset as named
     from ...search.corpus import SearchData
     from ...search.model.store import SEARCH_MODEL
     from ...search.model.trainer import train_search
-    from ...search.plan import SearchPlan
+    from ...search.plan import plan_for
     from ...search.read.left_out import LeftOut
     from ...search.shop import Shop
     from ...sids.table import SidTable
@@ -112,12 +126,12 @@ def train(
     from ..terminal import Terminal
 
     require_seed(seed)
-    options: dict[str, Any] = {"decay": decay, "cold_users": cold_users, "precision": precision, "seed": seed}
-    plan = SearchPlan(
-        named(preset), _epochs(epochs), batch, learning_rate, warmup, weight_decay=weight_decay, words=words,
-        longest=longest, templates=templates, from_centroids=from_centroids, history=history,
-        recent_queries=recent_queries, long_history=long_history, history_vectors=history_vectors, beams=beams,
-        **options,
+    plan = plan_for(
+        preset if config is None and start is None else "base", shape=_shape(config, start),
+        epochs=_epochs(epochs), batch=batch, learning_rate=learning_rate, warmup=warmup, decay=decay,
+        weight_decay=weight_decay, words=words, longest=longest, templates=templates, from_centroids=from_centroids,
+        history=history, recent_queries=recent_queries, long_history=long_history, history_vectors=history_vectors,
+        cold_users=cold_users, beams=beams, precision=precision, seed=seed,
     )  # fmt: skip
     item_embeddings = _item_embeddings(item_vectors, history_vectors)
     require_folder(output, SEARCH_MODEL.check_target, force, quiet=resume)
@@ -127,7 +141,7 @@ def train(
     data = SearchData.of(Shop.open(shop), *tables, left_out, positives)
     data = data if item_embeddings is None else data.with_item_vectors(item_embeddings)
     left_out.write()
-    if preset != "tiny" and find_device(device) == "cpu":
+    if preset != "tiny" and config is None and find_device(device) == "cpu":
         print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
     with Terminal() as progress:
         model = train_search(data, output, plan, fitted, query_encoder, start, device, progress, resume)
@@ -175,6 +189,15 @@ def _print_training(facts: dict[str, Any], left_out: Any) -> None:
         print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {left_out.listing}")
     losses = ", ".join(f"{one['stage']} {one['loss']:.3f}" for one in _last_of_each(facts["losses"]))
     print(f"trained on {sum(facts['examples'].values()):,} examples in {facts['seconds']:,.0f} s; loss: {losses}")
+
+
+def _shape(config: Path | None, start: Path | None) -> Any:
+    """The sizes that a config states; None without one."""
+    from ...search.bart.shape import shape_in
+
+    if config is not None and start is not None:
+        raise SpecError("--config is for fresh weights, and --start has a config of its own; give one of them")
+    return None if config is None else shape_in(config)
 
 
 def _epochs(text: str) -> Any:

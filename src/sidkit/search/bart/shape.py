@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from ...errors import SpecError, did_you_mean, need
+from ...errors import InputError, SpecError, did_you_mean, need
 
-__all__ = ["PRESETS", "BartShape", "build_bart", "preset", "shape_of"]
+__all__ = ["PRESETS", "BartShape", "build_bart", "preset", "shape_in", "shape_of"]
 
 OFFSET = 2  # BART's position embeddings start at row 2
 
@@ -72,6 +74,23 @@ def build_bart(shape: BartShape, vocabulary: int, special: dict[str, int]) -> An
         forced_eos_token_id=special["eos"],
     )
     return BartForConditionalGeneration(config)
+
+
+def shape_in(path: Path) -> BartShape:
+    """The shape that a config.json of transformers states."""
+    need("transformers", "search", "training a search model")
+    from transformers import BartConfig
+
+    try:
+        stated = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}; --config names the config.json of a BART") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read a config from {path}: {error}") from error
+    if not isinstance(stated, dict) or stated.get("model_type") != "bart":
+        kind = stated.get("model_type") if isinstance(stated, dict) else None
+        raise SpecError(f"{path} is the config of {kind or 'no model'}, not of a BART (model_type: bart)")
+    return shape_of(BartConfig(**stated))
 
 
 def shape_of(config: Any) -> BartShape:
