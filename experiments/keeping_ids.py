@@ -18,6 +18,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from made import made
 
 from sidkit.errors import SpecError
 from sidkit.publish.align import align_tokenizer
@@ -89,7 +90,10 @@ def main():
     X = np.load(options.data / "embedding.npy").astype(np.float32)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     for name in options.recipes.split(","):
-        line = {"data": options.data.name} | measure(name, X, options.new, options.seed)
+        command = (
+            f"python experiments/keeping_ids.py DATA/{options.data.name} --new {options.new} --seed {options.seed}"
+        )
+        line = {"data": options.data.name} | measure(name, X, options.new, options.seed) | made(command)
         with options.output.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         print(json.dumps(line, indent=1), flush=True)

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXPERIMENTS = ROOT / "experiments"
+pytestmark = pytest.mark.skipif(not EXPERIMENTS.exists(), reason="a source package has no experiments")
 MADE_AT = re.compile(r"[0-9a-f]{12}(-dirty)?")
 
 
