@@ -3,13 +3,20 @@ PYTHON ?= python3
 VENV   ?= .venv
 UV      = UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q -p $(VENV)/bin/python -c constraints.txt
 
-.PHONY: demo test lint docs check clean
+.PHONY: demo test lowest lint docs check clean
 
 demo: $(VENV)/core
 	$(VENV)/bin/sidkit demo
 
 test: $(VENV)/dev
 	$(VENV)/bin/python -m pytest
+
+# The core with the lowest versions that pyproject.toml admits.
+lowest: $(VENV)/bin/uv
+	$(VENV)/bin/uv venv -q --clear -p $(PYTHON) $(VENV)-lowest
+	$(VENV)/bin/uv pip install -q -p $(VENV)-lowest/bin/python --resolution lowest-direct '.[explore,report]' \
+		'pytest>=8' 'pytest-timeout>=2.3' 'hypothesis>=6.100' 'pandas>=2.2' 'polars>=1'
+	$(VENV)-lowest/bin/python -m pytest tests/sids tests/data tests/files tests/test_paper.py tests/cli/test_cli.py
 
 lint: $(VENV)/dev
 	$(VENV)/bin/ruff check .
@@ -39,4 +46,4 @@ $(VENV)/dev: $(VENV)/bin/uv pyproject.toml constraints.txt
 	touch $@ $(VENV)/core $(VENV)/docs
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache site
+	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache site

@@ -153,7 +153,7 @@ def test_a_fit_on_ray_lists_them_in_the_same_form(shop, capsys):
     source = without(open_embeddings(shop / "items.parquet", ids=False), [3])
     list_left_out(SimpleNamespace(source=source, left_out={3: ("row 3 of items.parquet", "holds NaN")}), shop / "tok")
     assert (shop / "tok.bad-rows.tsv").read_text() == "row\tid\treason\n3\tP3\tholds NaN\n"
-    assert capsys.readouterr().err == f"left out 1 bad rows, listed in {shop / 'tok.bad-rows.tsv'}\n"
+    assert capsys.readouterr().err == f"left out 1 bad row, listed in {shop / 'tok.bad-rows.tsv'}\n"
 
 
 def test_an_id_with_a_tab_or_a_line_end_stays_one_cell_of_the_list(tmp_path):

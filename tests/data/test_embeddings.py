@@ -516,7 +516,10 @@ def test_lengths_that_even_out_are_still_ragged(tmp_path):
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 4)], ids=["list", "fixed"])
 def test_nulls_are_named_with_their_row(tmp_path, kind):
     column = pa.array([*X[:4].tolist(), None, *X[5:].tolist()], kind)
-    path = table(tmp_path / "x.parquet", id=IDS, emb=column)
+    try:
+        path = table(tmp_path / "x.parquet", id=IDS, emb=column)
+    except pa.ArrowNotImplementedError:
+        pytest.skip(f"pyarrow {pa.__version__} writes no null among lists of fixed size")
     fails_while_streaming(path, "row 4 of x.parquet: 'emb' is null, expected a list of numbers")
     column = pa.array([*X[:8].tolist(), [1.0, None, 3.0, 4.0], *X[9:].tolist()], kind)
     path = table(tmp_path / "x.parquet", id=IDS, emb=column)
