@@ -6,8 +6,9 @@ new items, and choose other last tokens (`sids/policies.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .registry import Registry
 
 __all__ = ["NewItems", "Resolver", "publish_new", "require_resolver"]
+
+AT_ONCE = 1 << 17  # new items for which a policy is called
 
 # (codes of new items, their rows in what is appended, what is published) -> their SIDs and slots
 Resolver = Callable[[NDArray[np.int32], NDArray[np.int64], Occupied], Resolved]
@@ -48,8 +51,7 @@ def publish_new(registry: Registry, ids: str, policy: Policy, resolver: Resolver
     database = registry.database
     with database.temporary("resolved", item=ids, sid=registry.keys.kind, slot="whole"):
         if policy.needs_costs and resolver is not None:
-            resolved = _resolve(registry, resolver)
-            counts = NewItems(int(resolved.moved.sum()), resolved.shared, resolved.cost)
+            counts = _resolve(registry, resolver)
         else:
             taken = "SELECT max(p.slot) + 1 FROM published p WHERE p.sid = i.sid"
             rank = "row_number() OVER (PARTITION BY i.sid ORDER BY i.row) - 1"
@@ -60,27 +62,47 @@ def publish_new(registry: Registry, ids: str, policy: Policy, resolver: Resolver
     return counts
 
 
-def _resolve(registry: Registry, resolver: Resolver) -> Resolved:
-    """Fill `resolved` by a policy that may move items."""
-    database, items, rows, sids = registry.database, list[Any](), list[int](), list[Any]()
-    for batch in database.stream("SELECT item, row, sid FROM incoming ORDER BY row"):
-        for column, values in zip((items, rows, sids), zip(*batch, strict=True), strict=True):
-            column.extend(values)
-    codes = registry.keys.codes_of(sids)
-    resolved = resolver(codes, np.array(rows, np.int64), _occupied(registry, codes))
-    database.fill("resolved", (items, registry.keys.of(resolved.codes), resolved.slots.tolist()))
-    return resolved
+def _resolve(registry: Registry, resolver: Resolver) -> NewItems:
+    """Fill `resolved` by a policy that may move items: prefix after prefix, so that memory does not grow with them."""
+    database, keys = registry.database, registry.keys
+    moved, shared, cost = 0, 0, 0.0
+    with database.temporary("touched", lowest=keys.kind, highest=keys.kind):
+        for items, rows, codes in _by_prefix(registry):
+            resolved = resolver(codes, rows, _occupied(registry, codes))
+            database.fill("resolved", (items, keys.of(resolved.codes), resolved.slots.tolist()))
+            moved, shared, cost = moved + int(resolved.moved.sum()), shared + resolved.shared, cost + resolved.cost
+    return NewItems(moved, shared, cost)
+
+
+def _by_prefix(registry: Registry) -> Iterator[tuple[list[Any], NDArray[np.int64], NDArray[np.int32]]]:
+    """Items, rows and codes of `incoming`, about AT_ONCE at a time: all of a prefix together, in the order they came.
+
+    A prefix is all tokens but the last. Policies treat each by itself.
+    """
+    waiting: list[Any] = []
+    for batch in chain(registry.database.stream("SELECT item, row, sid FROM incoming ORDER BY sid, row"), [[]]):
+        waiting += batch
+        codes = registry.keys.codes_of([sid for _, _, sid in waiting])
+        if batch:
+            starts = np.flatnonzero((codes[1:, :-1] != codes[:-1, :-1]).any(axis=1)) + 1
+            ready = int(starts[-1]) if len(starts) and len(waiting) >= AT_ONCE else 0
+        else:
+            ready = len(waiting)
+        if ready:
+            rows = np.array([row for _, row, _ in waiting[:ready]], np.int64)
+            order = np.argsort(rows)
+            yield [waiting[at][0] for at in order.tolist()], rows[order], codes[:ready][order]
+            waiting = waiting[ready:]
 
 
 def _occupied(registry: Registry, codes: NDArray[np.int32]) -> Occupied:
-    """What is published under the prefixes of these codes (all tokens but the last)."""
+    """What is published under the prefixes of these codes."""
     database, keys = registry.database, registry.keys
-    prefixes = np.unique(codes[:, :-1], axis=0) if len(codes) else codes[:, :-1]
-    lowest, highest = zip(*(keys.span(prefix) for prefix in prefixes.tolist()), strict=True) if len(codes) else ((), ())
-    with database.temporary("touched", lowest=keys.kind, highest=keys.kind):
-        database.fill("touched", (lowest, highest))
-        near = "SELECT p.sid, p.slot FROM touched t JOIN published p ON p.sid BETWEEN t.lowest AND t.highest"
-        parts = [tuple(zip(*batch, strict=True)) for batch in database.stream(near)]
+    spans = [keys.span(prefix) for prefix in np.unique(codes[:, :-1], axis=0).tolist()]
+    database.run("DELETE FROM touched")
+    database.fill("touched", tuple(zip(*spans, strict=True)))
+    near = "SELECT p.sid, p.slot FROM touched t JOIN published p ON p.sid BETWEEN t.lowest AND t.highest"
+    parts = [tuple(zip(*batch, strict=True)) for batch in database.stream(near)]
     taken = [keys.codes_of(sids) for sids, _ in parts]
     slots = [np.array(slots, np.int64) for _, slots in parts]
     return Occupied(np.concatenate([codes[:0], *taken]), np.concatenate([np.empty(0, np.int64), *slots]))
