@@ -1,12 +1,21 @@
 """The classes for vLLM and SGLang, over stand-ins with the documented interfaces of vLLM 0.32 and SGLang 0.5.23.
 
 Neither server installs without CUDA. What is tested here is our half: the state from what the server tells, and the
-mask. The stand-ins have the signatures of the servers' own base classes and nothing of their code.
+mask. The stand-ins have the signatures of the servers' own base classes and nothing of their code. vLLM's own interface
+modules, which need torch alone, are tested against where an unpacked wheel is named:
+
+    pip download --no-deps vllm==0.32.0 && unzip -q vllm-*.whl 'vllm/v1/*' -d source
+    VLLM_SOURCE=source pytest tests/decoding/test_servers.py
 """
 
+import inspect
+import os
 import sys
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from enum import Enum
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -120,8 +129,28 @@ class TestVllm:
         one = SidTrieV2(None, states)
         assert isinstance(one, LogitsProcessorV2)
         assert one.add_request(0, None)
-        context = SimpleNamespace(expanded_idx_mapping=torch.tensor([3, 1, 1, 0]), pos=torch.tensor([0, 2, 1, 4]))
-        assert kept(one.apply(torch.zeros(4, 10), context)) == [[4, 5], [6, 7], [4, 5], FREE]
+        context = SimpleNamespace(
+            expanded_idx_mapping=torch.tensor([3, 1, 0]),
+            expanded_local_pos=torch.zeros(3, dtype=torch.int32),
+            input_ids=torch.tensor([BEGIN, 4, 0]),
+            pos=torch.tensor([0, 2, 4]),
+        )
+        assert kept(one.apply(torch.zeros(3, 10), context)) == [[4, 5], [6, 7], FREE]
+
+    def test_v2_reads_draft_tokens_from_the_inputs(self, servers):
+        """Under speculative decoding a request has a row per draft, and drafts are not among its committed tokens."""
+        from sidkit.decoding.vllm import SidTrieV2
+
+        ids = torch.zeros(2, 6, dtype=torch.int32)
+        ids[1, :2] = torch.tensor([1, BEGIN])
+        one = SidTrieV2(None, SimpleNamespace(all_token_ids=SimpleNamespace(gpu=ids)))
+        context = SimpleNamespace(
+            expanded_idx_mapping=torch.tensor([1, 1, 1]),
+            expanded_local_pos=torch.tensor([0, 1, 2]),
+            input_ids=torch.tensor([BEGIN, 5, 7]),
+            pos=torch.tensor([1, 2, 3]),
+        )
+        assert kept(one.apply(torch.zeros(3, 10), context)) == [[4, 5], [7], [END]]
 
     def test_the_catalogue_must_be_named(self, servers, monkeypatch):
         from sidkit.decoding.vllm import SidTrieV2
@@ -161,6 +190,47 @@ class TestSglang:
         wide = SimpleNamespace(origin_input_ids=[BEGIN], output_ids=[], sampling_params=SimpleNamespace(beam_width=4))
         with pytest.raises(SpecError, match="beam search ignores logits processors"):
             SidTrieProcessor()(torch.zeros(1, 10), [{"catalogue": str(servers), "__req__": wide}])
+
+
+def vllm_interface(monkeypatch, generation):
+    """vLLM's own interface module, from the unpacked wheel that VLLM_SOURCE names."""
+    if not os.environ.get("VLLM_SOURCE"):
+        pytest.skip("VLLM_SOURCE names no unpacked wheel of vLLM; vLLM itself installs with CUDA only")
+    path = Path(os.environ["VLLM_SOURCE"]) / "vllm" / "v1" / {1: "sample", 2: "worker/gpu/sample"}[generation]
+    vllm = ModuleType("vllm")
+    vllm.SamplingParams = object  # the one name of the package that the interface of V1 imports
+    monkeypatch.setitem(sys.modules, "vllm", vllm)
+    spec = spec_from_file_location(f"vllm_interface_{generation}", path / "logits_processor" / "interface.py")
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_classes_fit_the_interfaces_of_vllm_itself(servers, monkeypatch, generation):
+    real = vllm_interface(monkeypatch, generation)
+    home = {1: "vllm.v1.sample.logits_processor", 2: "vllm.v1.worker.gpu.sample.logits_processor"}[generation]
+    monkeypatch.setattr(sys.modules[home], "LogitsProcessor", real.LogitsProcessor)
+    import sidkit.decoding.vllm as ours
+
+    made = getattr(ours, f"SidTrieV{generation}")
+    assert issubclass(made, real.LogitsProcessor)
+    for name, theirs in inspect.getmembers(real.LogitsProcessor, callable):
+        if not name.startswith("__") or name == "__init__":
+            expected, own = (list(inspect.signature(one).parameters) for one in (theirs, getattr(made, name)))
+            assert own == expected, name
+    if generation == 1:
+        one = made(None, torch.device("cpu"), False)
+        one.update_state(real.BatchUpdate(1, [], [(0, None, [BEGIN], [])], []))
+        assert kept(one.apply(torch.zeros(1, 10))) == [[4, 5]]
+        moved = [(0, 1, real.MoveDirectionality.UNIDIRECTIONAL)]
+        one.update_state(real.BatchUpdate(2, [], [], moved))
+        assert kept(one.apply(torch.zeros(2, 10))) == [FREE, [4, 5]]
+    else:
+        names = {field.name for field in fields(real.LogitsContext)}
+        assert {"expanded_idx_mapping", "expanded_local_pos", "input_ids", "pos"} <= names
+        assert "all_token_ids" in {field.name for field in fields(real.LogitsProcRequestState)}
 
 
 @pytest.mark.parametrize("module, name", [("vllm", "SidTrieV2"), ("sglang", "SidTrieProcessor")])

@@ -96,10 +96,13 @@ class _V2Methods:
         """Nothing is staged."""
 
     def apply(self, logits: Any, ctx: Any) -> Any:
-        levels = self.constraint.levels
-        slots = ctx.expanded_idx_mapping.long()[:, None]
-        at = (ctx.pos.long() + 1)[:, None] + torch.arange(-levels, 0, device=logits.device)
-        tail = self.states.all_token_ids.gpu[slots, at.clamp(min=0)].long()
+        back = torch.arange(self.constraint.levels - 1, -1, -1, device=logits.device)  # how far behind the last token
+        row = torch.arange(len(logits), device=logits.device)[:, None] - back
+        at = ctx.pos.long()[:, None] - back
+        committed = self.states.all_token_ids.gpu[ctx.expanded_idx_mapping.long()[:, None], at.clamp(min=0)].long()
+        # Tokens of this step, which may be drafts, are among the inputs of this row and the rows before it.
+        fed = ctx.input_ids.long()[row.clamp(min=0)]
+        tail = torch.where(back <= ctx.expanded_local_pos.long()[:, None], fed, committed)
         return self.constraint.masked_tail(logits, torch.where(at < 0, -1, tail))
 
 
