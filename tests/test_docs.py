@@ -1,5 +1,6 @@
 """What the documents say works: every README block and every command's example is run as it stands."""
 
+import gzip
 import inspect
 import json
 import re
@@ -37,7 +38,23 @@ def shop(tmp_path, monkeypatch):
     pq.write_table(pa.table(columns), tmp_path / "queries.parquet")
     visits = [[ids[i] for i in rng.integers(0, n, 5)] for _ in range(200)]
     pq.write_table(pa.table({"user": list(range(200)), "items": visits}), tmp_path / "sequences.parquet")
+    write_public_data(tmp_path)
     return tmp_path
+
+
+def write_public_data(folder):
+    """Files in the form of the public releases: five users, five items, an event of each pair."""
+    pairs = [(user, item) for user in range(5) for item in range(5)]
+    reviews = [json.dumps({"reviewerID": f"A{u}", "asin": f"B{i}", "unixReviewTime": u + i}) for u, i in pairs]
+    (folder / "reviews.json.gz").write_bytes(gzip.compress("\n".join(reviews).encode()))
+    metadata = [repr({"asin": f"B{i}", "title": f"thing {i}"}) for i in range(5)]
+    (folder / "meta.json.gz").write_bytes(gzip.compress("\n".join(metadata).encode()))
+    lastfm = folder / "hetrec2011-lastfm-2k"
+    lastfm.mkdir()
+    tagged = ["userID\tartistID\ttagID\ttimestamp", *(f"{user}\t{item}\t1\t{user + item}" for user, item in pairs)]
+    (lastfm / "user_taggedartists-timestamps.dat").write_text("\n".join(tagged))
+    (lastfm / "artists.dat").write_text("id\tname\n0\tEnigma\n")
+    (lastfm / "tags.dat").write_text("tagID\ttagValue\n1\tambient\n")
 
 
 def run(line, folder):

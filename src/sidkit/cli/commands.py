@@ -12,6 +12,8 @@ from .blend import blend
 from .case.collisions import collisions
 from .case.query import query
 from .compare import compare
+from .data.amazon import amazon
+from .data.lastfm import lastfm
 from .demo import demo
 from .diff import diff
 from .embed import embed
@@ -97,6 +99,13 @@ GROUPS = {
         (
             Command(collisions, "Follow items that share a SID through another tokenizer"),
             Command(query, "Show the prefix of a query under each tokenizer"),
+        ),
+    ),
+    "data": Group(
+        "Make items and sequences from public datasets.",
+        (
+            Command(amazon, "Make them from Amazon's reviews and metadata of 2014"),
+            Command(lastfm, "Make them from Last.fm of HetRec 2011"),
         ),
     ),
     "publish": Group(

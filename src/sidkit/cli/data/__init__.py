@@ -1,0 +1,1 @@
+"""sidkit data: public datasets from their raw files."""
