@@ -1,6 +1,7 @@
 """Two tokenizers on the same items: pairs counted one by one, the case studies by planted answers, the page."""
 
 import json
+import re
 import shutil
 from html import unescape
 from itertools import combinations
@@ -189,6 +190,20 @@ class TestCommands:
         assert "knows no word of 'zzzz'" in sidkit("case", "query", "zzzz", *arguments[3:], check=1)
         assert "no such encoder folder" in sidkit(*arguments, "--encoder", shop / "none", check=1)
 
+    def test_case_query_takes_a_vector_in_place_of_an_encoder(self, shop, tmp_path):
+        rows = pq.read_table(shop / "items.parquet")["embedding"].to_pylist()
+        arguments = ("case", "query", "an item", shop / "items.parquet", shop / "tok-a", "--json", "--vector")
+        sid = SidTable.from_parquet(shop / "a.parquet").strings()[7].as_py()
+        np.save(tmp_path / "query.npy", np.asarray(rows[7:8], np.float32))
+        for given in (tmp_path / "query.npy", json.dumps(rows[7])):
+            assert json.loads(sidkit(*arguments, given))["tok-a"]["sid"] == sid
+        np.save(tmp_path / "two.npy", np.asarray(rows[:2], np.float32))
+        assert "--vector needs one vector" in sidkit(*arguments, tmp_path / "two.npy", check=1)
+        assert "--vector has 2 dimensions" in sidkit(*arguments, "[1, 2]", check=1)
+        assert "--vector must be numbers in brackets" in sidkit(*arguments, "[1, oops]", check=1)
+        assert "not all zero" in sidkit(*arguments, json.dumps([0.0] * len(rows[0])), check=1)
+        assert "leave out --encoder" in sidkit(*arguments, "[1]", "--encoder", shop / "e.encoder", check=1)
+
     def test_compare_writes_a_page_beside_its_runs_and_takes_fitted_tokenizers(self, shop, tmp_path):
         arguments = ("-r", f"prq-kmeans,{shop / 'tok-a'}", "--sizes", "4-4-4", "--seeds", "x2", "--map", "pca")
         output = sidkit("compare", shop / "items.parquet", "-o", tmp_path / "compare.html", *arguments)
@@ -223,13 +238,20 @@ class TestCommands:
         assert [len(figures[name][0]["utilisation"]) for name in names] == [2, 3, 4]
         head, _, *rows = sidkit(*arguments, "--format", "markdown").splitlines()
         assert head.split(" | ")[1:6] == ["ICR %", "Util L1 %", "Util L2 %", "Util L3 %", "Util L4 %"]
-        cells = [[cell.strip(" *") for cell in row.strip("|").split("|")] for row in rows]
+        cells = [[re.sub(r"</?u>|[ *]", "", cell) for cell in row.strip("|").split("|")] for row in rows]
         there = [[level < levels for level in range(4)] for levels in (2, 3, 4)]
         assert [[bool(cell) for cell in row[2:6]] for row in cells] == there
         assert [[bool(cell) for cell in row[6:]] for row in cells] == there
         assert cells[2][5] == f"{100 * figures[names[2]][0]['utilisation'][3]:.2f}"
         assert "**" not in rows[2].split("|")[6]  # nothing to be better than
         assert "Util L4" in sidkit(*arguments)
+
+    def test_markdown_has_the_best_bold_and_the_second_underlined(self):
+        runs = {
+            name: [{"icr_per_sid": value, "utilisation": [1.0]}] for name, value in (("a", 0.3), ("b", 0.1), ("c", 0.2))
+        }
+        rows = Comparison(runs, [0]).markdown().splitlines()[2:]
+        assert [row.split(" | ")[1] for row in rows] == ["**30.00**", "10.00", "<u>20.00</u>"]
 
     def test_a_level_that_is_hardly_used_is_not_shown_as_unused(self):
         run = {"icr_per_sid": 1.0, "utilisation": [1.0, 2.345e-6], "prefix_gini": [0.0, 0.0]}

@@ -227,11 +227,36 @@ class TestErrors:
                 trained[0].recommend(history)
 
     def test_plans_that_make_no_sense_are_refused(self):
-        for options in ({"epochs": 0}, {"learning_rate": 0.0}, {"precision": "int3"}, {"seed": -1}, {"seed": 1 << 63}):
+        for options in (
+            {"epochs": 0},
+            {"learning_rate": 0.0},
+            {"precision": "int3"},
+            {"seed": -1},
+            {"seed": 1 << 63},
+            {"inference_batch": -1},
+        ):
             with pytest.raises(SpecError):
                 Plan(**options)
         with pytest.raises(SpecError, match="dropout"):
             Shape(dropout=1.0)
+
+    def test_figures_do_not_depend_on_the_inference_batch(self, trained, monkeypatch):
+        from sidkit.retriever import evaluation
+
+        retriever, _, sequences, folder = trained
+        users, search = [], evaluation.stacked_search
+        monkeypatch.setattr(
+            evaluation,
+            "stacked_search",
+            lambda *given: (users.append(given[3].shape[1]), search(*given))[1],
+        )
+        whole = retriever.evaluate(sequences)
+        assert len(users) == 1
+        parts = retriever.evaluate(sequences, inference_batch=7)
+        assert users[1:-1] == [7] * (len(users) - 2)
+        assert sum(users[1:]) == whole.count == parts.count
+        assert parts.means() == pytest.approx(whole.means())
+        assert Retriever.load(folder, "cpu").plan.inference_batch == 0
 
     def test_numbers_that_make_no_sense_are_refused(self, trained):
         retriever, _, sequences, _ = trained

@@ -1,5 +1,7 @@
 """The core on data where things go wrong, and what must not change its answers."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,12 +181,14 @@ def test_a_residual_that_vanishes_becomes_zero_and_takes_code_zero():
     assert fitted.fit_codes[1:3, 1].tolist() == [0, 0]
 
 
-def test_rows_with_nothing_left_do_not_swallow_a_euclidean_level(rng):
+@pytest.mark.parametrize("make", [sidkit.rq_kmeans, sidkit.retain, partial(sidkit.without_projection, top_k=1)])
+def test_rows_with_nothing_left_do_not_swallow_a_euclidean_level(rng, make):
     """Half the rows are centroids of level 1, so their residual is zero; level 2 must still tell the others apart."""
     d = 64
     X = np.concatenate([np.eye(d)[:20], np.eye(d)[:20] + 0.2 * rng.normal(size=(20, d))])
     X = np.concatenate([X, X[20:] + 0.05 * rng.normal(size=(20, d))])
-    spec = sidkit.rq_kmeans((20, 16), iterations=10)
+    spec = make(sizes=(20, 16), iterations=10)
+    assert all(stage.cluster.skip_zero for stage in spec.stages if isinstance(stage, Level))
     codes = spec.fit(X, init=[np.arange(20), None]).fit_codes
     assert len(np.unique(codes[20:, 1])) >= 8
 

@@ -20,6 +20,10 @@ def evaluate(
     sequences: SequencesFile,
     split: Annotated[str, typer.Option("--split", help="Which held-out item is predicted: test or valid")] = "test",
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs generated per user [default: as trained]")] = None,
+    inference_batch: Annotated[
+        int | None,
+        typer.Option("--inference-batch", help="Users whose SIDs are generated at once [default: as trained]"),
+    ] = None,
     constrained: Annotated[
         bool | None,
         typer.Option(
@@ -70,7 +74,7 @@ def evaluate(
     options = (split, beams, constrained, None if within is None else ids_of_lines(within))
     with Terminal() as progress:
         tallies = [
-            one.evaluate(behaviour, *options, progress, invalid_consumes_rank, label)  # type: ignore[arg-type]
+            one.evaluate(behaviour, *options, progress, invalid_consumes_rank, label, inference_batch)  # type: ignore[arg-type]
             for label, one in trained.items()
         ]
     simple = {} if within else counted(behaviour, len(first.table), split)  # type: ignore[arg-type]

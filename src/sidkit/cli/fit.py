@@ -1,6 +1,7 @@
 """sidkit fit: a tokenizer from embeddings."""
 
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,6 +21,8 @@ from .ray import Cpus, Ray, Workers, list_left_out, require_ray, rows_on_ray
 if TYPE_CHECKING:
     from ..progress import Progress
     from ..tokenizer.tokenizer import FittedTokenizer
+
+HELPS = {"rq-vae": "--set remove_mean=true or --set reset_dead=true"}  # against collapsed levels, by recipe
 
 
 def fit(
@@ -123,6 +126,7 @@ def fit(
         fitted = replace(fitted, facts={**fitted.facts, "embeddings": str(files["items"])})
         fitted.save(output)
     facts, ran = dict(fitted.facts), ran_on(fitted.fitted_rows)
+    _warn_of_collapse(facts, fitted.sizes, tokenizer.name)
     if as_json:
         result = {"output": str(output), "recipe": tokenizer.name, "sizes": fitted.sizes, "ran": ran}
         print(json.dumps(result | facts | notes.field()))
@@ -132,6 +136,17 @@ def fit(
     same = {"--id-column": id_column, "--column": column, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
     following = command_line("encode", output, files["items"], "-o", "sids.parquet", options=same)
     print(f"\nwrote {output}; next: {following}")
+
+
+def _warn_of_collapse(facts: Mapping[str, Any], sizes: tuple[int, ...], recipe: str) -> None:
+    """Say on standard error which levels hardly use their codes, and what may help."""
+    from ..report.findings import collapsed_levels
+
+    found = collapsed_levels(facts["quality"], sizes) if "quality" in facts else []
+    for one in found:
+        print(f"warning: {one.text}", file=sys.stderr)
+    if found and recipe in HELPS:
+        print(f"warning: this happens where all vectors have much in common; {HELPS[recipe]} may help", file=sys.stderr)
 
 
 def _old(

@@ -45,6 +45,9 @@ def train(
     ] = 10,
     history: Annotated[int, typer.Option("--history", help="Latest items of a history that are used")] = 20,
     beams: Annotated[int, typer.Option("--beams", help="SIDs generated per user")] = 30,
+    inference_batch: Annotated[
+        int, typer.Option("--inference-batch", help="Users whose SIDs are generated at once; 0: what the memory holds")
+    ] = 0,
     constrained: Annotated[
         bool, typer.Option("--constrained/--unconstrained", help="Whether validation and test generate valid SIDs only")
     ] = True,
@@ -106,7 +109,8 @@ def train(
     chosen = _seeds(seed, seeds, at_once)
     shape = named(preset) if dropout is None else replace(named(preset), dropout=dropout)
     plan = Plan(
-        shape, epochs, batch, learning_rate, patience, history, beams, constrained, precision, chosen[0]  # type: ignore[arg-type]
+        shape, epochs, batch, learning_rate, patience, history, beams, constrained, precision, chosen[0],  # type: ignore[arg-type]
+        inference_batch,
     )  # fmt: skip
     _require_output(output, seeds and chosen, force, resume)
     columns = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)

@@ -108,8 +108,8 @@ class Comparison:
         return [column.metric.digits(most) for column, most in zip(self.columns(), largest, strict=True)]
 
     def markdown(self) -> str:
-        """A Markdown table, best means in bold."""
-        return markdown(self._head(), self._styled({1: "**%s**"}, str))
+        """A Markdown table, best means in bold and second-best underlined."""
+        return markdown(self._head(), self._styled({1: "**%s**", 2: "<u>%s</u>"}, str))
 
     def latex(self) -> str:
         """A booktabs table, best means bold and second-best underlined, as in the paper."""

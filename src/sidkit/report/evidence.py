@@ -13,6 +13,7 @@ import numpy as np
 from ..data.embeddings import Embeddings
 from ..data.items import match
 from ..data.sequences import Sequences
+from ..data.subset import without
 from ..errors import InputError, count_of
 from ..measure.carryover import carryover
 from ..measure.judge import judge
@@ -33,7 +34,6 @@ from .verdict import verdict
 
 __all__ = ["Evidence", "assess", "gather"]
 
-CARRYOVER_ROWS = 50_000
 QUERIES = 500  # items whose neighbours are looked up
 
 
@@ -134,8 +134,8 @@ def _findings(fitted: FittedTokenizer | None, facts: Mapping[str, Any]) -> list[
 
 
 def _carryover(fitted: FittedTokenizer, table: SidTable, embeddings: Embeddings, report: Progress) -> dict[str, Any]:
-    """Carryover over a random sample of the items that have a SID."""
-    known = np.flatnonzero(match(embeddings.ids, table.ids) >= 0)
-    rows = np.sort(np.random.default_rng(0).permutation(known)[:CARRYOVER_ROWS])
-    report.start("carryover", len(rows))
-    return carryover(fitted, embeddings.take(rows)) | {"rows": len(rows)}
+    """Carryover over all items that have a SID, chunk by chunk."""
+    unknown = np.flatnonzero(match(embeddings.ids, table.ids) < 0)
+    known = without(embeddings, unknown) if len(unknown) else embeddings
+    report.start("carryover", 0)
+    return carryover(fitted, known) | {"rows": known.shape[0]}

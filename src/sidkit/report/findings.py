@@ -15,6 +15,7 @@ __all__ = [
     "balance",
     "bucket",
     "codes_in_use",
+    "collapsed_levels",
     "collisions",
     "few_collisions",
     "levels",
@@ -109,6 +110,11 @@ def _level(figures: Mapping[str, Any], sizes: Sequence[int], level: int) -> Find
     text += f"and its items are distributed as if there were {effective:,.0f}."
     text += " The collision rate does not show it: the other levels make up for it." if few_collisions(figures) else ""
     return Finding(grade, f"level {level + 1} {state}", text, "utilisation")
+
+
+def collapsed_levels(figures: Mapping[str, Any], sizes: Sequence[int]) -> list[Finding]:
+    """The findings on levels that have collapsed, of the figures of `quality`."""
+    return [finding for finding in levels(figures, sizes) if finding.grade == "poor"]
 
 
 def bucket(figures: Mapping[str, Any]) -> Finding:

@@ -48,7 +48,10 @@ class Evaluator:
         device: Any,
         trie: Trie | None = None,
         invalid_consumes_rank: bool = False,
+        users_at_once: int = 0,
     ) -> None:
+        """users_at_once: whose beams are searched at once, at most; 0: as many as the memory holds."""
+        self.users_at_once = users_at_once
         held_out = examples(sequences, split, history)
         self.by_length = np.argsort(held_out.length, kind="stable")
         self.longest = held_out.length[self.by_length]  # of the users up to each
@@ -116,4 +119,5 @@ class JointEvaluator:
     def _at_once(self, weights: Weights, shape: Shape, beams: int) -> int:
         longest = int(self.evaluators[0].longest.max(initial=0)) * self.trie.levels
         blocks = choose_blocks(weights, shape, self.trie.levels, MOST_USERS, longest, beams)
-        return users_at_once(self.trie.sizes, beams * len(self.evaluators), blocks is not PLAIN_BLOCKS)
+        fitting = users_at_once(self.trie.sizes, beams * len(self.evaluators), blocks is not PLAIN_BLOCKS)
+        return min(fitting, self.evaluators[0].users_at_once or fitting)

@@ -23,6 +23,8 @@ class Plan:
     patience       epochs without a better validation figure before training stops
     history        latest items of a history that are used
     beams          SIDs generated per user, in validation and test
+    inference_batch  users whose SIDs are generated at once, in validation and test (the paper: 96); 0: as many as the
+                   memory holds. Figures do not depend on it, but for rounding.
     constrained    whether only SIDs of items can be generated
     precision      of matrix products on a GPU: bfloat16, which "auto" is, or float32; on a CPU they are float32
     seed           decides first weights, order of examples and dropout
@@ -38,11 +40,14 @@ class Plan:
     constrained: bool = True
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
     seed: int = 0
+    inference_batch: int = 0
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "patience", "history", "beams"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.inference_batch < 0:
+            raise SpecError(f"inference_batch cannot be negative ({self.inference_batch}); 0 is what the memory holds")
         if not 0 <= self.seed < 1 << 63:
             raise SpecError(f"seed must be at least 0 and below 2^63, not {self.seed}")
         if not 0 < self.learning_rate < math.inf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -120,16 +120,20 @@ class Retriever(HubFolder):
         progress: Progress | None = None,
         invalid_consumes_rank: bool = False,
         label: str = "evaluate",
+        inference_batch: int | None = None,
     ) -> Tally:
         """How well the held-out items of sequences are ranked; see `sidkit.retriever.metrics` for the figures.
 
-        label is that of the progress bar.
+        label is that of the progress bar; inference_batch as in `Plan`, whose it is by default.
         """
         require_known(sequences)
+        plan = self.plan if inference_batch is None else replace(self.plan, inference_batch=inference_batch)
         beams = self._beams(beams, self.plan.beams)
         constrained = self.plan.constrained if constrained is None else constrained
         trie = Trie.of(self.table, None if within is None else self._rows(within))
-        evaluator = Evaluator(self.table, sequences, split, self.plan.history, self.device, trie, invalid_consumes_rank)
+        evaluator = Evaluator(
+            self.table, sequences, split, plan.history, self.device, trie, invalid_consumes_rank, plan.inference_batch
+        )
         if not len(evaluator):
             raise InputError(f"no sequence is long enough for the {split} split")
         if progress is not None:

@@ -206,7 +206,8 @@ class Schedule:
         return evaluator(weights, self.plan.shape, self.plan.beams, self.plan.constrained)
 
     def _evaluator(self, run: TrainingRun, split: Split) -> Evaluator:
-        return Evaluator(run.table, self.sequences, split, self.plan.history, self.device)
+        most = self.plan.inference_batch
+        return Evaluator(run.table, self.sequences, split, self.plan.history, self.device, users_at_once=most)
 
     def _would_be_late(self) -> bool:
         """Whether a run that starts now would meet the deadline."""

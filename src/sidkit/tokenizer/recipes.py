@@ -86,7 +86,7 @@ def without_projection(
     The paper leaves two things open; both are options here: the `scale` of squared distance in the soft weights
     (see `KMeans`), and whether residuals are scaled to length one before the next level (`normalize`).
     """
-    clusters = (KMeans(K, "euclidean", top_k, beta, iterations, scale) for K in as_sizes(sizes))
+    clusters = (KMeans(K, "euclidean", top_k, beta, iterations, scale, skip_zero=normalize) for K in as_sizes(sizes))
     levels = (Level(cluster, Residual(1.0, normalize)) for cluster in clusters)
     return Tokenizer((Normalize(), RemoveMean(), *levels), "without-projection")
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..errors import SpecError, did_you_mean
 from ..sids.sizes import Sizes, as_sizes
-from ..stages.prepare import normalize_if
+from ..stages.prepare import RemoveMean, normalize_if
 from ..stages.vae.r3vae import R3_PUBLIC, R3VAE
 from ..stages.vae.rqvae import RQVAE
 from ..stages.vae.settings import PAPER, PUBLIC, Training
@@ -21,6 +21,7 @@ def rq_vae(
     sizes: Sizes = (256, 256, 256),
     preset: Literal["public", "paper"] = "public",
     normalize: bool = False,
+    remove_mean: bool = False,
     **overrides: Any,
 ) -> Tokenizer:
     """RQ-VAE (TIGER): residual quantization in the latent space of a learned autoencoder.
@@ -28,12 +29,15 @@ def rq_vae(
     preset      "public": 3,000 epochs, batch 1,024, learning rate 1e-3, as the public TIGER pipeline trains it;
                 "paper": 20 epochs, batch 4,096, 5e-4, which suits millions of rows
     normalize   rows scaled to length one first; off, as in the public pipeline
+    remove_mean the component that all rows share removed first, as PRQ-KMeans does it; off, as in the public pipeline.
+                Without it, rows with a strong common component can collapse to one code; reset_dead helps as well
     overrides   any field of `RQVAE` or `Training`: epochs=500, latent=64, sinkhorn=0.0, reset_dead=True
     """
     training = _preset(preset, {"public": PUBLIC, "paper": PAPER})
     levels = as_sizes(sizes)
     stage = _override(RQVAE(levels, training=_started(training, levels)), overrides)
-    return Tokenizer((*normalize_if(normalize), stage), "rq-vae")
+    common = (RemoveMean(),) if remove_mean else ()
+    return Tokenizer((*normalize_if(normalize), *common, stage), "rq-vae")
 
 
 def r3_vae(

@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import InputError
+from ...errors import InputError, SpecError
 from ..columns import ColumnNotes, id_column_in, vectors_from
 from ..inputs import texts_for
 from ..options import Column, Form, IdColumn, Items, Json, TextColumn
 from .printing import print_case, print_texts
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ...data.source import Embeddings
 
 
 def query(
@@ -19,6 +25,10 @@ def query(
     tokenizers: Annotated[list[Path], typer.Argument(help="Tokenizers fitted on them, one or more")],
     encoder: Annotated[
         Path | None, typer.Option("--encoder", help="The items' encoder [default: the one beside the embeddings]")
+    ] = None,
+    vector: Annotated[
+        str | None,
+        typer.Option("--vector", help="The query's vector, in place of an encoder: [0.1, 0.2] or a file with one row"),
     ] = None,
     alignment: Annotated[
         Path | None, typer.Option("--alignment", help="Output of `sidkit search align` that the embeddings are from")
@@ -38,7 +48,8 @@ def query(
 
     The prefix of a query under each tokenizer: the items that share it, and how many different tokens follow it. The
     query is embedded by the encoder of the items. For aligned vectors name the encoder and the alignment: --encoder
-    items-emb.encoder --alignment aligned. The files above are made by
+    items-emb.encoder --alignment aligned. A query that was embedded elsewhere
+    is given by its vector: --vector query.npy. The files above are made by
 
     sidkit embed items.parquet -o embeddings.parquet
 
@@ -58,13 +69,19 @@ def query(
 
     notes = ColumnNotes()
     source = vectors_from(embeddings, id_column, column, notes, items)
-    vector = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
-    if not vector.any():
-        raise InputError(f"the items' encoder knows no word of {query!r}; try other words")
+    if vector is not None and encoder is not None:
+        raise SpecError("--vector is the embedded query; leave out --encoder")
+    if vector is not None:
+        embedded = _given(vector)
+    else:
+        embedded = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
+        if not embedded.any():
+            raise InputError(f"the items' encoder knows no word of {query!r}; try other words")
     if alignment is not None:
-        vector = Alignment.load(alignment).queries(vector, [query])
-    if vector.shape[1] != source.shape[1]:
-        raise InputError(f"the encoder makes {vector.shape[1]} dimensions, but {embeddings} has {source.shape[1]}")
+        embedded = Alignment.load(alignment).queries(embedded, [query])
+    if embedded.shape[1] != source.shape[1]:
+        whose = "the encoder makes" if vector is None else "--vector has"
+        raise InputError(f"{whose} {embedded.shape[1]} dimensions, but {embeddings} has {source.shape[1]}")
     of_items = id_column_in(id_column, items, embeddings) if items else None
     texts = texts_for(items, text, source.ids, of_items, notes, id_name_of(source)) if items else None
     cases = {}
@@ -75,7 +92,7 @@ def query(
     with Terminal() as progress:
         for path, fitted in loaded.items():
             table = SidTable(source.ids, fitted.encode(source, progress=progress), fitted.sizes)
-            cases[path.name] = query_case(query, fitted.encode(vector)[0].tolist(), table, level, texts)
+            cases[path.name] = query_case(query, fitted.encode(embedded)[0].tolist(), table, level, texts)
     cases = {name: case | notes.field() for name, case in cases.items()}
     head = ["tokenizer", "prefix", f"items under L{level} prefix", "distinct next tokens", "keywords"]
     rows = [[name, *_query_cells(case)] for name, case in cases.items()]
@@ -83,6 +100,29 @@ def query(
     print_case(form, as_json, cases, head, rows, lines, notes)
     if form == "table" and not as_json:
         _print_matches(cases)
+
+
+def _given(vector: str) -> "NDArray[np.float32]":
+    """The vector of --vector as one row: numbers in brackets, or a file of embeddings with one row."""
+    import numpy as np
+
+    from ...data.embeddings import open_embeddings
+    from ...data.json_lines import read_json_lines
+
+    source: Embeddings
+    if vector.lstrip().startswith("["):
+        try:
+            source = read_json_lines([vector])
+        except InputError as error:
+            raise InputError(f"--vector must be numbers in brackets: {error.typed}") from None
+    else:
+        source = open_embeddings(vector)
+    if source.shape[0] != 1:
+        raise InputError(f"--vector needs one vector, but {vector} has {source.shape[0]:,}")
+    row: NDArray[np.float32] = np.asarray(source.take(np.zeros(1, np.int64)), np.float32)
+    if not np.isfinite(row).all() or not row.any():
+        raise InputError("--vector must hold finite numbers that are not all zero")
+    return row
 
 
 def _query_cells(case: Mapping[str, Any]) -> list[str]:
