@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 
-__all__ = ["is_id_type", "is_text", "match", "one_array", "require_unique", "within_reach", "without_dictionary"]
+__all__ = [
+    "is_id_type",
+    "is_text",
+    "match",
+    "one_array",
+    "require_unique",
+    "require_utf8",
+    "within_reach",
+    "without_dictionary",
+]
 
 PART = 1 << 18  # ids hashed together, at most
 LETTERS = 1 << 23  # bytes of text hashed together, at most
@@ -33,6 +42,17 @@ def one_array(ids: Any) -> Any:
 def within_reach(ids: Any) -> Any:
     """Ids in chunks; as large strings where one array of strings could not hold them all."""
     return ids.cast(pa.large_string()) if is_text(value_type_of(ids.type)) and ids.nbytes > REACH else ids
+
+
+def require_utf8(column: Any, name: str, file: Any) -> None:
+    """An error that names the file and the column if its texts are not UTF-8, which Arrow itself does not check."""
+    if not is_text(value_type_of(column.type)):
+        return
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        try:
+            (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+            raise InputError(f"{file}: the texts of {name!r} are not UTF-8, or are damaged: {error}") from error
 
 
 def require_unique(ids: Any, column: str, name: Callable[[int], str]) -> None:

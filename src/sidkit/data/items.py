@@ -14,7 +14,7 @@ from ..errors import InputError, did_you_mean
 from ..files.address import Location, for_arrow
 from .columns import ID, Chosen, FileColumns, choose, choose_known, missing
 from .formats.parquet_file import parquet_columns
-from .ids import match, one_array, require_unique, without_dictionary
+from .ids import match, one_array, require_unique, require_utf8, without_dictionary
 from .listing import files_of, readable
 
 __all__ = ["find_ids", "match", "read_texts", "text_column", "texts_of", "without_dictionary"]
@@ -72,6 +72,8 @@ def _read_file(present: FileColumns, file: Location, columns: Sequence[str], key
             )
     with readable(file):
         table = pq.read_table(for_arrow(file), columns=list(dict.fromkeys([key, *columns])))
+    for name in table.column_names:
+        require_utf8(table.column(name), name, file)
     try:
         texts = [table.column(name).cast(pa.large_string()) for name in columns]
     except pa.ArrowException as error:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..data.formats.safetensors import read_safetensors
-from ..errors import InputError, StoreError
+from ..errors import InputError, SpecError, StoreError
 from ..files.folder import FolderFormat
 from ..sids.table import SidTable
 from ..sids.trie import Trie
@@ -67,7 +67,7 @@ class SidCatalogue:
         try:
             arrays = {name: stored.load() for name, stored in read_safetensors(file).items()}
             trie, tokens = _parts(arrays, tuple(sizes), config)
-        except (KeyError, ValueError, TypeError, InputError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError, IndexError, InputError, SpecError) as error:
             raise StoreError(f"{file} does not hold the trie of a catalogue ({error}); {FORMAT.advice}") from error
         return cls(trie, tokens)
 

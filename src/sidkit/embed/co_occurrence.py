@@ -170,7 +170,7 @@ def vectors_of(path: str | Path, ids: Any, d: int) -> tuple[Vectors, dict[str, A
     try:
         facts = json.loads(note or b"null")
         before, k = int(facts["d"]), int(facts["beside"])
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise InputError(f"{path} was not written by `sidkit blend`") from None
     known = open_embeddings(path)
     if known.shape[1] != before + k or before < 1 or k < 1:

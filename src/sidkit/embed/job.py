@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..data.write import write_vectors
-from ..errors import InputError
+from ..errors import InputError, StoreError
 from ..files.checkpoint import Checkpoint
 from ..progress import Progress
 from .choose import choose
@@ -71,7 +71,7 @@ def embed_file(
         if parts.load(f"part-{number}") is None:
             parts.save(f"part-{number}", {"rows": encoder.embed(part.to_pylist(), query)}, {})
         progress.advance(len(part))
-    rows = (_rows(parts, number) for number in range(len(starts)))
+    rows = (_rows(parts, number, encoder.d) for number in range(len(starts)))
     empty = write_vectors(output, ids, rows, encoder.d, id_name=id_name)
     encoder.save(beside(output))
     return {"items": len(ids), "d": encoder.d, "encoder": encoder.kind, "without_text": empty}
@@ -89,11 +89,14 @@ def _encoder(parts: Checkpoint, texts: Any, choice: Choice, progress: Progress) 
     return encoder
 
 
-def _rows(parts: Checkpoint, number: int) -> NDArray[np.float32]:
+def _rows(parts: Checkpoint, number: int, d: int) -> NDArray[np.float32]:
     state = parts.load(f"part-{number}")
     if state is None:
         raise InputError(f"{parts.folder} lost part {number} while it was in use")
-    return np.asarray(state[0]["rows"], np.float32)
+    rows = state[0].get("rows")
+    if rows is None or rows.ndim != 2 or rows.shape[1] != d or rows.dtype != np.float32 or not np.isfinite(rows).all():
+        raise StoreError(f"{parts.folder}/part-{number} holds no vectors of {d} numbers; start again without --resume")
+    return rows
 
 
 def _identity(ids: Any, texts: Any, choice: list[Any]) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ STATE = FolderFormat(
     "state.safetensors",
     limit=1 << 26,  # an identity contains the initial rows that a user named
 )
+
+# what wrong contents end in
+UNFIT = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
 
 State = tuple[Arrays, dict[str, Any]]
 
@@ -82,6 +86,22 @@ class Checkpoint:
         folder = self._folder_of(key)
         facts: dict[str, Any] | None = STATE.read_config(folder)["facts"] if folder.is_dir() else None
         return facts
+
+    @contextmanager
+    def using(self, key: str) -> Iterator[None]:
+        """For the block that uses what `load` gave: content that does not fit is an error that names the folder.
+
+        Without a saved state, and for errors of a device that is full, the block's own errors remain.
+        """
+        try:
+            yield
+        except UNFIT as error:
+            if "out of memory" in str(error) or not self._folder_of(key).is_dir():
+                raise
+            what = f"{type(error).__name__}: {error}"
+            raise StoreError(
+                f"the checkpoint {self._folder_of(key)} does not fit this run ({what}); {STATE.advice}"
+            ) from error
 
     def _folder_of(self, key: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", key):

@@ -157,7 +157,9 @@ def read_json(file: Path, advice: str, limit: int = CONFIG_LIMIT) -> Any:
         size = file.stat().st_size
         if size > limit:
             raise StoreError(f"{file} has {size} bytes; at most {limit} are read; {advice}")
-        return json.loads(file.read_text(encoding="utf-8"))
+        value = json.loads(file.read_text(encoding="utf-8"))
+        json.dumps(value)  # what is nested too deeply to be written again has no digest
+        return value
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{file} cannot be read as JSON: {error}; {advice}") from error
 

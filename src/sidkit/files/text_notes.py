@@ -74,7 +74,7 @@ def read_notes(path: Location) -> TextNotes | None:
             return None
         metadata = {str(key).encode(): str(value).encode() for key, value in notes["metadata"].items()}
         return TextNotes(metadata, tuple(map(str, notes["texts"])))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

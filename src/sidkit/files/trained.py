@@ -25,7 +25,7 @@ from .manifest import MANIFEST, check_manifest, write_manifest
 from .ours import require_own_folder
 from .unfinished import unfinished_folder
 
-__all__ = ["LOG", "WEIGHTS", "TrainedFolder", "write_pretrained"]
+__all__ = ["LOG", "WEIGHTS", "TrainedFolder", "require_weights", "typed_values", "write_pretrained"]
 
 WEIGHTS = "model.safetensors"
 LOG = "log.jsonl"  # of a training, which starts before the other files are there
@@ -87,6 +87,31 @@ class TrainedFolder:
         unfinished, seeds = unfinished_folder(folder), sorted(one.parent for one in folder.glob(f"seed-*/{self.facts}"))
         hint = f"; it holds one for each seed, such as {seeds[0]}" if seeds else ""
         return hint + (f"; {unfinished} can be trained on with --resume" if unfinished.is_dir() else "")
+
+
+def typed_values(kind: type[Any], plain: Any) -> dict[str, Any]:
+    """The fields of a dataclass from JSON, each of the type that its default has; lists become tuples."""
+    if not isinstance(plain, dict):
+        raise StoreError(f"{kind.__name__} is described by {type(plain).__name__}, not by an object")
+    defaults, values = kind(), {}
+    for name, value in plain.items():
+        wanted = type(getattr(defaults, name, None))
+        given = tuple(value) if isinstance(value, list) and wanted is tuple else value
+        given = float(given) if wanted is float and type(given) is int and abs(given) < 1e300 else given
+        if type(given) is not wanted:
+            raise StoreError(f"{kind.__name__} has {name} = {str(value)[:60]!r}, where {wanted.__name__} is needed")
+        values[name] = given
+    return values
+
+
+def require_weights(weights: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """An error that names the first tensor which is missing, is not of floats, or has another shape."""
+    for name, shape in shapes.items():
+        value = weights.get(name)
+        if value is None:
+            raise StoreError(f"there are no weights {name!r}")
+        if tuple(value.shape) != shape or not value.is_floating_point():
+            raise StoreError(f"the weights {name!r} are {value.dtype} {tuple(value.shape)}, not floats of {shape}")
 
 
 def write_pretrained(model: Any, folder: Path) -> None:

@@ -21,8 +21,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from ..errors import InputError, StoreError
+from ..errors import InputError, SpecError, StoreError
 from ..sids.policies import Policy
+from ..sids.sizes import as_sizes
 from ..sids.template import Template, template_named
 from .postgres import PostgresDatabase, is_postgres
 from .sid_keys import SidKeys
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["PublishedItem", "Registry", "create_registry", "now", "open_registry"]
 
 FORMAT, VERSION = "sidkit-registry", "1"
+RESTORE = "restore it from a backup"
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,15 @@ class Registry:
         facts: dict[str, str] = dict(database.rows("SELECT name, value FROM registry"))
         if (facts.get("format"), facts.get("version")) != (FORMAT, VERSION):
             raise StoreError(f"{database.name} is not version {VERSION} of a sidkit registry")
-        self.uuid: str = facts["uuid"]
-        self.sizes = tuple(int(size) for size in json.loads(facts["sizes"]))
-        self.template = Template(**json.loads(facts["template"]))
-        self.keys = SidKeys(self.sizes)
+        try:
+            self.uuid: str = facts["uuid"]
+            self.sizes = as_sizes(json.loads(facts["sizes"]))
+            self.template = Template(**json.loads(facts["template"]))
+            self.keys = SidKeys(self.sizes)
+            if min(self.sizes) < 1:
+                raise ValueError(f"sizes are {self.sizes}")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError, SpecError) as error:
+            raise StoreError(f"{database.name} is damaged: its facts cannot be read ({error}); {RESTORE}") from error
 
     def __enter__(self) -> Registry:
         return self
@@ -89,12 +96,18 @@ class Registry:
 
     def generation(self, number: int | None = None) -> Generation:
         """One generation; the latest without a number."""
-        latest = self._generations("WHERE generation = (SELECT max(generation) FROM generations)")[0]
+        latest = self._latest()
         if number is None or number == latest.generation:
             return latest
         if not 0 <= number < latest.generation:
             raise InputError(f"{self.name} has the generations 0 to {latest.generation}, not {number}")
         return self._generations("WHERE generation = ?", number)[0]
+
+    def _latest(self) -> Generation:
+        found = self._generations("WHERE generation = (SELECT max(generation) FROM generations)")
+        if not found or type(found[0].generation) is not int or found[0].generation < 0:
+            raise StoreError(f"{self.name} is damaged: it has no generation; {RESTORE}")
+        return found[0]
 
     def load_tokenizer(self, folder: str | Path | None = None) -> FittedTokenizer:
         """The tokenizer of the latest generation, from its folder or from a copy of it."""

@@ -14,10 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, StoreError
 from ..sids.prefixes import require_codes
 
 __all__ = ["SidKey", "SidKeys"]
+
+DAMAGED = "the registry is damaged; restore it from a backup"
 
 SidKey: TypeAlias = int | bytes
 
@@ -58,11 +60,15 @@ class SidKeys:
     def codes_of(self, keys: Sequence[Any]) -> NDArray[np.int32]:
         """The inverse of `of`: (n, levels)."""
         out = np.empty((len(keys), len(self.sizes)), np.int32)
+        if not all(isinstance(key, int if self.whole else bytes) for key in keys):
+            raise StoreError(f"keys of SIDs of {self.sizes} are of another kind; {DAMAGED}")
         if self.whole:
             rest = np.asarray(keys, np.int64)
             for level in reversed(range(len(self.sizes))):
                 rest, out[:, level] = np.divmod(rest, self.sizes[level])
             return out
+        if any(len(key) != sum(self._widths) for key in keys):
+            raise StoreError(f"keys of SIDs of {self.sizes} have another length; {DAMAGED}")
         rows = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), sum(self._widths)).astype(np.int32)
         start = 0
         for level, width in enumerate(self._widths):

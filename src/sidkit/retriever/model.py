@@ -15,7 +15,7 @@ import torch
 
 from ..errors import SpecError, did_you_mean, need
 
-__all__ = ["PRESETS", "Shape", "Weights", "build_t5", "from_state", "new_weights", "one_run", "to_state"]
+__all__ = ["PRESETS", "Shape", "Weights", "build_t5", "from_state", "new_weights", "one_run", "shapes_of", "to_state"]
 
 Weights = dict[str, Any]
 
@@ -149,6 +149,24 @@ def to_state(weights: Weights, shape: Shape) -> dict[str, Any]:
                     state[f"{block}.1.EncDecAttention.{letter}.weight"] = matrix.T
                 state[f"{block}.1.EncDecAttention.o.weight"] = w["cross.o"][i].T
     return {name: value.contiguous() for name, value in state.items()}
+
+
+def shapes_of(shape: Shape, vocabulary: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights of one run."""
+    n, d, inner, d_ff = shape.layers, shape.d_model, shape.inner, shape.d_ff
+    shapes: dict[str, tuple[int, ...]] = {"shared": (1, vocabulary, d)}
+    for side, parts in (("encoder", 2), ("decoder", 3)):
+        shapes |= {
+            f"{side}.bias": (1, shape.buckets, shape.heads),
+            f"{side}.qkv": (1, n, d, 3 * inner),
+            f"{side}.o": (1, n, inner, d),
+            f"{side}.wi": (1, n, d, d_ff),
+            f"{side}.wo": (1, n, d_ff, d),
+            f"{side}.norm": (1, n, parts, d),
+            f"{side}.final": (1, d),
+        }
+    cross = {"cross.q": (1, n, d, inner), "cross.kv": (1, n, d, 2 * inner), "cross.o": (1, n, inner, d)}
+    return shapes | cross
 
 
 def one_run(weights: Weights, run: int) -> Weights:

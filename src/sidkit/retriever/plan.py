@@ -11,6 +11,8 @@ from .model import Shape
 
 __all__ = ["Plan"]
 
+MOST = 1 << 20  # of everything that is counted
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,6 +48,8 @@ class Plan:
         for name in ("epochs", "batch", "patience", "history", "beams"):
             if getattr(self, name) < 1:
                 raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+            if getattr(self, name) > MOST:
+                raise SpecError(f"{name} must be at most {MOST:,}, not {getattr(self, name)}")
         if self.inference_batch < 0:
             raise SpecError(f"inference_batch cannot be negative ({self.inference_batch}); 0 is what the memory holds")
         if not 0 <= self.seed < 1 << 63:

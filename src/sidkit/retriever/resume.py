@@ -11,8 +11,9 @@ import torch
 from ..data.sequences import Sequences
 from ..errors import StoreError
 from ..files.checkpoint import Checkpoint
+from ..files.trained import require_weights
 from ..sids.table import SidTable
-from .model import Weights, new_weights
+from .model import Weights, new_weights, shapes_of
 from .plan import Plan
 from .runs import Outcome, TrainingRun
 from .stack import Stack
@@ -38,18 +39,22 @@ def start_run(stack: Stack, index: int, run: TrainingRun, checkpoint: Checkpoint
         stack.put(index, new_weights(stack.plan.shape, len(stack.vocabulary), run.seed), run.table.codes)
         return outcome
     arrays, facts = state
-    parts: dict[str, Weights] = {part: {} for part in ("now", "first", "second", "best", "within")}
-    for name, value in arrays.items():
-        part, _, key = name.partition("/")
-        parts[part][key] = torch.as_tensor(value)
-    stack.put(index, parts["now"], run.table.codes, (parts["first"], parts["second"]), facts["step"])
-    if facts.get("batch"):
-        if not stack.stops_anywhere:
-            raise StoreError(f"{checkpoint.folder} was saved within an epoch on a CPU; resume it on a CPU")
-        stack.resume_within(index, parts["within"])
-    outcome.weights = {name: value.to(stack.device) for name, value in parts["best"].items()}
-    for name in FIELDS:
-        setattr(outcome, name, facts[name])
+    with checkpoint.using(run.key):
+        parts: dict[str, Weights] = {part: {} for part in ("now", "first", "second", "best", "within")}
+        for name, value in arrays.items():
+            part, _, key = name.partition("/")
+            parts[part][key] = torch.as_tensor(value)
+        shapes = shapes_of(stack.plan.shape, len(stack.vocabulary))
+        for part in ("now", "first", "second"):
+            require_weights(parts[part], shapes)
+        stack.put(index, parts["now"], run.table.codes, (parts["first"], parts["second"]), facts["step"])
+        if facts.get("batch"):
+            if not stack.stops_anywhere:
+                raise StoreError(f"{checkpoint.folder} was saved within an epoch on a CPU; resume it on a CPU")
+            stack.resume_within(index, parts["within"])
+        outcome.weights = {name: value.to(stack.device) for name, value in parts["best"].items()}
+        for name in FIELDS:
+            setattr(outcome, name, facts[name])
     return outcome
 
 

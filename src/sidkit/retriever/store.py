@@ -10,7 +10,6 @@ folder/
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from ..errors import SpecError, StoreError
-from ..files.trained import WEIGHTS, TrainedFolder, write_pretrained
+from ..files.trained import WEIGHTS, TrainedFolder, require_weights, typed_values, write_pretrained
 from ..sids.table import SidTable
 from .data import Vocabulary
-from .model import Shape, Weights, build_t5, from_state, to_state
+from .model import Shape, Weights, build_t5, from_state, shapes_of, to_state
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ __all__ = ["RETRIEVER", "load", "save"]
 
 TABLE = "sids.parquet"
 RETRIEVER = TrainedFolder("sidkit-retriever", "retriever", "retriever.json", (TABLE,), digests=False)
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)  # what wrong contents end in
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)  # what wrong contents end in
 
 
 def save(retriever: Retriever, folder: Path) -> None:
@@ -46,13 +45,17 @@ def save(retriever: Retriever, folder: Path) -> None:
 def load(folder: Path) -> tuple[SidTable, Plan, Weights, dict[str, Any]]:
     """What `save` wrote: the table, the plan, the weights on the CPU, and the facts."""
     facts = RETRIEVER.read_facts(folder)
+    table = SidTable.from_parquet(folder / TABLE)
     try:
         plan = plan_from(facts["plan"])
         weights = from_state(load_file(folder / WEIGHTS), plan.shape)
-    except (*UNREADABLE, SafetensorError, SpecError) as error:
-        raise StoreError(f"cannot read the retriever {folder}: {error}") from error
-    return SidTable.from_parquet(folder / TABLE), plan, weights, facts
+        require_weights(weights, shapes_of(plan.shape, len(Vocabulary(table.sizes))))
+    except (*UNREADABLE, SafetensorError, SpecError, StoreError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else error
+        raise StoreError(f"cannot read the retriever {folder}: {what}; {RETRIEVER.advice}") from error
+    return table, plan, weights, facts
 
 
 def plan_from(plain: dict[str, Any]) -> Plan:
-    return replace(Plan(**{k: v for k, v in plain.items() if k != "shape"}), shape=Shape(**plain["shape"]))
+    shape = Shape(**typed_values(Shape, plain["shape"]))
+    return Plan(shape=shape, **typed_values(Plan, {name: value for name, value in plain.items() if name != "shape"}))

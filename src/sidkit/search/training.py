@@ -176,17 +176,20 @@ class Trainer:
 
     def _resume(self) -> None:
         saved = self.checkpoint.load(KEY) if self.checkpoint is not None else None
-        if saved is None:
+        if saved is None or self.checkpoint is None:
             return
         arrays, facts = saved
-        self.at = Position(**facts)
-        self.loss.copy_(torch.as_tensor(arrays["loss"]))
-        with torch.no_grad():
-            for name, value in self.weights.items():
-                value.copy_(torch.as_tensor(arrays[f"now/{name}"]))
-                parts = {key.partition("/")[0]: array for key, array in arrays.items() if key.partition("/")[2] == name}
-                parts.pop("now")
-                if parts:
-                    self.optimiser.state[value] = {
-                        part: torch.as_tensor(array).to(self.device) for part, array in parts.items()
-                    }
+        with self.checkpoint.using(KEY):
+            self.at = Position(**facts)
+            self.loss.copy_(torch.as_tensor(arrays["loss"]))
+            with torch.no_grad():
+                for name, value in self.weights.items():
+                    value.copy_(torch.as_tensor(arrays[f"now/{name}"]))
+                    named = ((key.partition("/"), array) for key, array in arrays.items())
+                    parts = {part: array for (part, _, key), array in named if key == name and part != "now"}
+                    if any(array.shape not in ((), tuple(value.shape)) for array in parts.values()):
+                        raise ValueError(f"moments of {name!r} have another shape")
+                    if parts:
+                        self.optimiser.state[value] = {
+                            part: torch.as_tensor(array).to(self.device) for part, array in parts.items()
+                        }

@@ -39,7 +39,7 @@ class Origin:
             values = {field.name: known.get(field.name, "") for field in fields(cls)}
             if not all(isinstance(value, str) for value in values.values()):
                 raise TypeError("its entries are texts")
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{path}: its note on what it was made from cannot be read: {note[:80]!r}") from None
         return cls(**values)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..data.ids import require_utf8
 from ..data.listing import files_of, readable
 from ..errors import InputError
 from ..files.address import Location, for_arrow
@@ -48,9 +49,11 @@ def _read_file(file: Location) -> Any:
             names = opened.schema_arrow.names
             if not {"item_id", "codes"} <= set(names):
                 raise ValueError(f"its columns are {', '.join(names)}")
-            return opened.read(columns=["item_id", "codes"])
-    except (OSError, KeyError, ValueError) as error:
+            table = opened.read(columns=["item_id", "codes"])
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{file} is not a table of semantic IDs (item_id, codes): {error}") from error
+    require_utf8(table.column("item_id"), "item_id", file)
+    return table
 
 
 def _one_table(parts: Sequence[tuple[Location, Any]]) -> Any:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..data.formats.vectors import is_list
-from ..data.ids import one_array, require_unique
+from ..data.ids import is_id_type, one_array, require_unique
 from ..errors import InputError, SpecError, count_of, need_package
 from ..files.address import Remote, locate, replacing
 from ..files.seal import BLANK_SEAL, seal
@@ -33,6 +33,8 @@ from .template import TEMPLATES, Template, read_sid, template_named
 __all__ = ["TEMPLATES", "SidTable", "Template", "code_matrix", "noted_sizes"]
 
 ROW_GROUP = 1 << 20  # rows written at once
+MANY = 1 << 20  # codes of a level that no item has, at most, whose words are made
+LARGEST = 1 << 31  # codes of a level
 FIRST = 8  # rows that a notebook shows
 
 
@@ -227,7 +229,9 @@ def noted_sizes(text: bytes, path: Any) -> list[int]:
     """The sizes that a file notes in its metadata."""
     try:
         sizes = [int(size) for size in json.loads(text)]
-    except (ValueError, TypeError, OverflowError):
+        if any(size > LARGEST for size in sizes):
+            raise ValueError(f"codes of a level are below {LARGEST}")
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise InputError(f"{path}: its note on sizes cannot be read: {text[:80]!r}") from None
     return sizes
 
@@ -240,20 +244,36 @@ def _noted_template(text: bytes | None, path: Any) -> Template:
         if not all(isinstance(part, str) for part in parts.values()):
             raise TypeError("its parts are strings")
         return Template(**parts)
-    except (ValueError, TypeError, AttributeError, SpecError):
+    except (ValueError, TypeError, AttributeError, RecursionError, SpecError):
         raise InputError(f"{path}: its note on how SIDs are written cannot be read: {text[:80]!r}") from None
 
 
 def _strings(codes: NDArray[np.int32], sizes: Sequence[int], form: Template) -> Any:
-    words = [pa.array(form.words(level, size), pa.string()) for level, size in enumerate(sizes)]
+    ranges = zip(codes.T, sizes, strict=True)
+    used = [column.max(initial=-1) + 1 if size > len(codes) else size for column, size in ranges]
+    if any(size > len(codes) + MANY for size in used):  # words of codes that no item has would fill the memory
+        return _strings_of_used(codes, form)
+    words = [pa.array(form.words(level, int(size)), pa.string()) for level, size in enumerate(used)]
     parts = (codes[start : start + ROW_GROUP] for start in range(0, max(len(codes), 1), ROW_GROUP))
     columns = ([word.take(pa.array(c)) for word, c in zip(words, part.T, strict=True)] for part in parts)
     return one_array(pa.chunked_array([form.join(column) for column in columns]))
 
 
+def _strings_of_used(codes: NDArray[np.int32], form: Template) -> Any:
+    """The SIDs of codes that are few and large."""
+    columns = []
+    for level, column in enumerate(codes.T):
+        values, which = np.unique(column, return_inverse=True)
+        words = pa.array([form.word(level, code) for code in values.tolist()], pa.string())
+        columns.append(words.take(pa.array(which.ravel())))
+    return form.join(columns)
+
+
 def _id_array(ids: Any) -> Any:
     array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
     array = array.cast(pa.string()) if pa.types.is_null(array.type) and not len(array) else array
+    if not is_id_type(array.type):
+        raise InputError(f"'item_id' holds {array.type}; ids are strings or integers")
     array = one_array(array)
     require_unique(array, "item_id", lambda row: f"row {row}")
     return array

@@ -13,6 +13,7 @@ from ..errors import InputError, SpecError, did_you_mean
 
 __all__ = ["TEMPLATES", "Template", "read_sid", "template_named"]
 
+LONGEST = 200  # characters of each part of a template
 CODE = "[0-9]{1,18}"  # what fits an int64
 NUMBERS = re.compile(rf"[\[(]?\s*{CODE}(?:(?:\s*[-,]\s*|\s+){CODE})*\s*[\])]?")  # 12-3-77, 12,3,77 or [12, 3, 77]
 
@@ -30,6 +31,9 @@ class Template:
     end: str = ""
 
     def __post_init__(self) -> None:
+        longest = max((self.token, self.between, self.begin, self.end), key=len)
+        if len(longest) > LONGEST:
+            raise SpecError(f"template {longest[:40]!r}... has {len(longest)} characters; at most {LONGEST} are used")
         if self.token.count("{code}") != 1 or re.search(r"[{}]", self._fill(self.token, 0, "")):
             raise SpecError(
                 f"template {self.token!r} must hold {{code}} once, and beside it only {{letter}}, {{level}} (from 1) "
@@ -44,7 +48,11 @@ class Template:
 
     def words(self, level: int, size: int) -> list[str]:
         """The strings of all codes of a level (from 0)."""
-        return [self._fill(self.token, level, str(code)) for code in range(size)]
+        return [self.word(level, code) for code in range(size)]
+
+    def word(self, level: int, code: int) -> str:
+        """The string of one code of a level (from 0)."""
+        return self._fill(self.token, level, str(code))
 
     def join(self, parts: Sequence[Any]) -> Any:
         """Per-level string columns joined to SIDs."""

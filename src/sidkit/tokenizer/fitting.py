@@ -85,8 +85,9 @@ def _identity(stages: Sequence[Stage], run: FitContext, data: str) -> str:
 def _fit_or_restore(stage: Stage, rows: Rows, run: FitContext, key: str) -> Fitted:
     """The stage fitted, or restored if an interrupted fit had finished it."""
     saved = run.checkpoint.load(key) if run.checkpoint is not None else None
-    if saved is not None:
-        return stage.restore(saved[0], rows.shape[1])
+    if saved is not None and run.checkpoint is not None:
+        with run.checkpoint.using(key):
+            return stage.restore(saved[0], rows.shape[1])
     fitted = stage.fit(rows, run)
     if run.checkpoint is not None:
         run.checkpoint.save(key, fitted.arrays, {})

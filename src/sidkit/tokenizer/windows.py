@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +63,19 @@ def encode_in_windows(
                 ran.update(ran_on(encoded, encoding=True))
             checkpoint.save(f"rows-{start}", {"codes": codes}, {})
         else:
-            codes = saved[0]["codes"]
+            with checkpoint.using(f"rows-{start}"):
+                codes = _stored_codes(saved[0]["codes"], window.shape[0], fitted.sizes)
             report.advance(len(codes))
         out[start : window.stop] = codes
     return rows, out
+
+
+def _stored_codes(codes: NDArray[Any], n: int, sizes: Sequence[int]) -> NDArray[np.int32]:
+    if codes.dtype != np.int32 or codes.shape != (n, len(sizes)):
+        raise ValueError(f"codes are {codes.dtype} {codes.shape}, not int32 {(n, len(sizes))}")
+    if ((codes < 0) | (codes >= np.array(sizes))).any():
+        raise ValueError(f"codes lie outside {'-'.join(map(str, sizes))}")
+    return codes
 
 
 def identity_of(fitted: FittedTokenizer, data: str) -> str:

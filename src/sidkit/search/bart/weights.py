@@ -13,7 +13,7 @@ import torch
 
 from .shape import BartShape
 
-__all__ = ["Weights", "from_state", "to_state"]
+__all__ = ["Weights", "from_state", "shapes_of", "to_state"]
 
 Weights = dict[str, Any]
 
@@ -49,6 +49,20 @@ def from_state(state: Mapping[str, Any], shape: BartShape) -> Weights:
                 ]
                 weights[f"{side}.{name}.{kind}"] = torch.stack(layers)
     return {name: value.detach().float().clone() for name, value in weights.items()}
+
+
+def shapes_of(shape: BartShape, vocabulary: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the weights of a model."""
+    d, wide = shape.d_model, {"fc1": shape.d_ff}
+    shapes: dict[str, tuple[int, ...]] = {"shared": (vocabulary, d)}
+    for side, parts in SIDES.items():
+        shapes |= {f"{side}.positions": (shape.positions + 2, d)}
+        shapes |= {f"{side}.start.weight": (d,), f"{side}.start.bias": (d,)}
+        for name, sources in parts.items():
+            out, inside = len(sources) * wide.get(name, d), shape.d_ff if name == "fc2" else d
+            matrix = (shape.layers, out) if name.startswith("norm") else (shape.layers, out, inside)
+            shapes |= {f"{side}.{name}.weight": matrix, f"{side}.{name}.bias": (shape.layers, out)}
+    return shapes
 
 
 def to_state(weights: Weights, shape: BartShape) -> dict[str, Any]:

@@ -17,26 +17,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from ...data.ids import require_utf8
 from ...data.listing import readable
-from ...errors import SpecError, StoreError
+from ...errors import InputError, SpecError, StoreError
 from ...files.folder import require_short_header
-from ...files.trained import WEIGHTS, TrainedFolder, write_pretrained
+from ...files.trained import WEIGHTS, TrainedFolder, require_weights, typed_values, write_pretrained
 from ...sids.table import SidTable
 from ..bart.former import former_weights
 from ..bart.shape import BartShape, build_bart
-from ..bart.weights import Weights, from_state, to_state
+from ..bart.weights import Weights, from_state, shapes_of, to_state
 from ..plan import SearchPlan
+from ..ranking import Counters
 from ..templates import TemplateTask, read_templates
 from ..tokens import Tokens
 from .query_sids import QueryEncoder
@@ -47,7 +50,7 @@ ITEMS, SIDS, QUERIES = "items.parquet", "sids.parquet", "queries.parquet"
 TEMPLATES, ENCODER, HISTORY = "templates.toml", "query-encoder", "history.safetensors"
 ITEM_VECTORS = "item_vectors"
 SEARCH_MODEL = TrainedFolder("sidkit-search", "search model", "search.json", (ITEMS, SIDS, QUERIES, TEMPLATES))
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, SpecError)
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +108,37 @@ def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, ModelParts, dict[st
             vectors = history.pop(ITEM_VECTORS).numpy()
             weights |= history
         templates = read_templates(str(folder / TEMPLATES))
-    except UNREADABLE as error:
+        tokens = Tokens.load(folder)
+        require_weights(weights, shapes_of(plan.shape, tokens.size))
+    except (*UNREADABLE, SpecError, StoreError, InputError) as error:
         raise StoreError(f"cannot read the search model {folder}: {error}; {SEARCH_MODEL.advice}") from error
-    with readable(folder / ITEMS):
-        items = pq.read_table(folder / ITEMS)
+    items = _read_items(folder / ITEMS)
     encoder = QueryEncoder.load(folder / ENCODER) if has_encoder else None
     text = (folder / TEMPLATES).read_text(encoding="utf-8")
     tables = SidTable.from_parquet(folder / SIDS), SidTable.from_parquet(folder / QUERIES)
     parts = ModelParts(tables[0], items, tables[1], templates, text, encoder, vectors)
-    return weights, Tokens.load(folder), plan, parts, facts
+    if parts.table.sizes != tokens.sizes or len(parts.table) != len(items):
+        raise StoreError(f"{folder} has other SIDs than tokens and items; {SEARCH_MODEL.advice}")
+    return weights, tokens, plan, parts, facts
+
+
+def _read_items(file: Path) -> Any:
+    """The items, if what is ranked by are numbers and what is shown is text."""
+    with readable(file):
+        items = pq.read_table(file)
+    numbers = [field.name for field in fields(Counters)]
+    for name in ("item_id", *numbers):
+        if name not in items.column_names:
+            raise StoreError(f"{file} has no column {name!r}; {SEARCH_MODEL.advice}")
+    for column in items.schema:
+        require_utf8(items.column(column.name), column.name, file)
+        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        if column.name in numbers and (not number or items.column(column.name).null_count):
+            raise StoreError(f"{file}: {column.name!r} holds {column.type}, not numbers; {SEARCH_MODEL.advice}")
+    return items
 
 
 def plan_from(plain: dict[str, Any]) -> SearchPlan:
-    rest = {name: value for name, value in plain.items() if name not in ("shape", "epochs")}
-    return replace(SearchPlan(**rest), shape=BartShape(**plain["shape"]), epochs=tuple(plain["epochs"]))
+    rest = {name: value for name, value in plain.items() if name != "shape"}
+    shape = BartShape(**typed_values(BartShape, plain["shape"]))
+    return SearchPlan(shape=shape, **typed_values(SearchPlan, rest))

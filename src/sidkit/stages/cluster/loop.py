@@ -7,6 +7,7 @@ larger than memory, on a GPU or on a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -107,8 +108,9 @@ def refine(cluster: Clusterer[C], rows: Rows, run: FitContext) -> C:
     first, clusters = _resumed(cluster, run, level) or (0, cluster.start(rows, run))
     run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
     for done in range(first, cluster.iterations):
-        sums = rows.reduce(partial(cluster.statistics, clusters), precision)
-        before, clusters = clusters, cluster.update(clusters, sums)
+        with _resuming(run, _key(cluster, level), done == first):
+            sums = rows.reduce(partial(cluster.statistics, clusters), precision)
+            before, clusters = clusters, cluster.update(clusters, sums)
         run.progress.note(f"pass {done + 1}, objective {float(sums[-1][0]) / n:.5f}")
         if cluster.settled(before, clusters):
             run.progress.advance(n * (cluster.iterations - done - 1))
@@ -149,11 +151,20 @@ def _key(cluster: Any, level: int) -> str:
     return f"level-{level + 1}-{type(cluster).__name__.lower()}"
 
 
+def _resuming(run: FitContext, key: str, first: bool) -> AbstractContextManager[None]:
+    """For a pass: errors of the first after a stop are of the saved state, if there is one."""
+    return run.checkpoint.using(key) if first and run.checkpoint is not None else nullcontext()
+
+
 def _resumed(cluster: Clusterer[C], run: FitContext, level: int) -> tuple[int, C] | None:
     """The number of passes that an interrupted fit had done, and its clusters after them; None if there was none."""
-    saved = run.checkpoint.load(_key(cluster, level)) if run.checkpoint is not None else None
-    if saved is None:
+    key = _key(cluster, level)
+    saved = run.checkpoint.load(key) if run.checkpoint is not None else None
+    if saved is None or run.checkpoint is None:
         return None
     arrays, facts = saved
-    done = int(facts.pop("done"))
-    return done, repacked(cluster.state, arrays, facts)
+    with run.checkpoint.using(key):
+        done = facts.pop("done")
+        if type(done) is not int or not 0 <= done <= cluster.iterations:
+            raise ValueError(f"{done!r} of {cluster.iterations} passes cannot be done")
+        return done, repacked(cluster.state, arrays, facts)

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...errors import StoreError
 from ...files.checkpoint import Checkpoint
 from .torch_layers import Tensor, Weights
 
@@ -55,7 +54,7 @@ class TrainingState:
         if saved is None:
             return False
         arrays, facts = saved
-        try:
+        with checkpoint.using(key):
             for name, weight in self.weights.items():
                 with torch.no_grad():
                     weight.copy_(torch.tensor(arrays[f"weights/{name}"]))
@@ -68,8 +67,6 @@ class TrainingState:
                     self.best[name] = torch.tensor(arrays[f"best/{name}"], device=weight.device)
             self.generator.set_state(torch.tensor(arrays["random"]))
             self.epoch, self.best_rate = facts["epoch"], facts["best_rate"]
-        except (KeyError, RuntimeError) as error:
-            raise StoreError(f"the checkpoint {key!r} does not fit this training run: {error}") from error
         return True
 
 
