@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -226,6 +228,55 @@ def use_search(folder: Path) -> Any:
     return [(one.item, one.sid, round(one.probability, 4)) for one in found]
 
 
+SPECS: dict[str, dict[str, Any]] = {
+    "prq-kmeans": {"sizes": (6, 4)},
+    "rq-opq": {"sizes": (6, 4, 2, 2, 2)},
+    "rq-gmm": {"sizes": (6, 4)},
+    "res-kmeans-fsq": {"sizes": (6, 4, 2, 2, 2)},
+    "opq-kmeans": {"sizes": (6, 4)},
+}
+PATIENCE = (
+    "iterations",
+    "alternations",
+    "first",
+    "settle",
+    "epochs",
+    "steps",
+)  # as long as a user likes
+
+
+def make_spec(folder: Path) -> None:
+    from sidkit.tokenizer.recipes import recipe
+    from sidkit.tokenizer.spec import to_plain
+
+    for name, options in SPECS.items():
+        plain = to_plain(recipe(name, **options).stages)
+        (folder / f"{name}.json").write_text(json.dumps(plain), encoding="utf-8")
+
+
+def use_spec(folder: Path) -> Any:
+    """Fit by the specs, briefly."""
+    from sidkit.cli.parsing import tokenizer_of
+
+    found = []
+    for name in SPECS:
+        file = folder / f"{name}.json"
+        with suppress(ValueError, RecursionError, AttributeError, TypeError):  # else as it is
+            file.write_text(json.dumps(_brief(json.loads(file.read_text(encoding="utf-8")))), encoding="utf-8")
+        found.append(_digest(tokenizer_of("prq-kmeans", {}, str(file)).fit(ROWS, seed=0).fit_codes))
+    return found
+
+
+def _brief(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_brief(one) for one in plain]
+    if not isinstance(plain, dict):
+        return plain
+    return {
+        key: min(value, 2) if key in PATIENCE and type(value) is int else _brief(value) for key, value in plain.items()
+    }
+
+
 def make_catalogue(folder: Path) -> None:
     from sidkit.decoding.catalogue import SidCatalogue
     from sidkit.decoding.tokens import SidTokens
@@ -280,6 +331,7 @@ KINDS = {
     "encoder": Artefact(make_encoder, use_encoder),
     "checkpoint": Artefact(make_checkpoint, use_checkpoint),
     "encoding": Artefact(make_encoding, use_encoding),
+    "spec": Artefact(make_spec, use_spec, checked=False),  # people write it
     "catalogue": Artefact(make_catalogue, use_catalogue),
     "registry": Artefact(make_registry, use_registry, checked=False),  # SQLite has no digests
     "export": Artefact(make_export, use_export, checked=False),  # its record has no digest of itself

@@ -9,9 +9,9 @@ import pytest
 from artefacts import KINDS
 from mutations import try_mutant
 
-MUTANTS = 300
+MUTANTS = 200
 SECONDS = 10  # for one of them
-SLOW = {"retriever": 120, "search": 80, "checkpoint": 250}  # mutants of these
+SLOW = {"retriever": 80, "search": 60, "checkpoint": 150}  # mutants of these
 
 
 def too_long(number, frame):
@@ -40,4 +40,5 @@ def test_a_mutant_is_refused_in_our_words_or_changes_nothing(kind, tmp_path):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    assert not wrong, f"{len(wrong)} mutants\n" + "\n".join(wrong[:10])
+    if wrong:
+        pytest.fail(f"{len(wrong)} mutants\n" + "\n".join(wrong[:10]), pytrace=False)

@@ -575,9 +575,9 @@ def test_every_epoch_has_an_order_of_its_own(X, monkeypatch):
 def test_a_checkpoint_of_another_shape_is_refused(X, tmp_path):
     rows, checkpoint = LocalRows(ArraySource(X)), Checkpoint(tmp_path, "mine", every=0)
     small_rq().stages[0].fit(rows, Resumable(checkpoint=checkpoint))
-    with pytest.raises(StoreError, match="does not fit this training run"):
+    with pytest.raises(StoreError, match="does not fit this run"):
         small_rq(latent=4).stages[0].fit(rows, Resumable(checkpoint=checkpoint))
-    with pytest.raises(StoreError, match="does not fit this training run"):
+    with pytest.raises(StoreError, match="does not fit this run"):
         small_r3().stages[1].fit(rows, Resumable(checkpoint=checkpoint))
 
 

@@ -81,7 +81,7 @@ def tokenizer_of(recipe: str, options: dict[str, Any], spec: str | None = None) 
     try:
         text = sys.stdin.read() if spec == "-" else Path(spec).read_text(encoding="utf-8")
         return Tokenizer(from_plain(json.loads(text)))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SpecError(f"cannot read the spec {spec}: {error}") from error
 
 

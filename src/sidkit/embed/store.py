@@ -23,6 +23,9 @@ __all__ = ["beside", "load"]
 
 KINDS: dict[str, type[Encoder]] = {kind.kind: kind for kind in (WordLlama, TfIdf, Sentence)}
 
+# what wrong contents end in, numpy's errors and those of files among them
+UNREADABLE = (AttributeError, ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+
 
 def load(path: str | Path) -> Encoder:
     """Read an encoder's folder, and check that it embeds as it did."""
@@ -35,7 +38,7 @@ def load(path: str | Path) -> Encoder:
         encoder = KINDS[state["kind"]].restore(state["options"], arrays)
         with np.errstate(all="ignore"):
             unchanged = np.allclose(encoder.embed([PROBE]), probe, atol=1e-3)
-    except (KeyError, IndexError, TypeError, ValueError, SpecError) as error:
+    except (*UNREADABLE, SpecError) as error:
         raise StoreError(f"the encoder {folder} cannot be restored: {type(error).__name__} {error}") from error
     if not unchanged:
         raise StoreError(

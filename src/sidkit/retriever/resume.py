@@ -39,6 +39,8 @@ def start_run(stack: Stack, index: int, run: TrainingRun, checkpoint: Checkpoint
         stack.put(index, new_weights(stack.plan.shape, len(stack.vocabulary), run.seed), run.table.codes)
         return outcome
     arrays, facts = state
+    if facts.get("batch") and not stack.stops_anywhere:
+        raise StoreError(f"{checkpoint.folder} was saved within an epoch on a CPU; resume it on a CPU")
     with checkpoint.using(run.key):
         parts: dict[str, Weights] = {part: {} for part in ("now", "first", "second", "best", "within")}
         for name, value in arrays.items():
@@ -49,8 +51,6 @@ def start_run(stack: Stack, index: int, run: TrainingRun, checkpoint: Checkpoint
             require_weights(parts[part], shapes)
         stack.put(index, parts["now"], run.table.codes, (parts["first"], parts["second"]), facts["step"])
         if facts.get("batch"):
-            if not stack.stops_anywhere:
-                raise StoreError(f"{checkpoint.folder} was saved within an epoch on a CPU; resume it on a CPU")
             stack.resume_within(index, parts["within"])
         outcome.weights = {name: value.to(stack.device) for name, value in parts["best"].items()}
         for name in FIELDS:

@@ -34,6 +34,9 @@ class Template:
         longest = max((self.token, self.between, self.begin, self.end), key=len)
         if len(longest) > LONGEST:
             raise SpecError(f"template {longest[:40]!r}... has {len(longest)} characters; at most {LONGEST} are used")
+        for part in (self.token, self.between, self.begin, self.end):
+            if "\0" in part or any("\ud800" <= letter <= "\udfff" for letter in part):
+                raise SpecError(f"template {part!r} has a character that cannot be written as UTF-8 text")
         if self.token.count("{code}") != 1 or re.search(r"[{}]", self._fill(self.token, 0, "")):
             raise SpecError(
                 f"template {self.token!r} must hold {{code}} once, and beside it only {{letter}}, {{level}} (from 1) "

@@ -140,7 +140,13 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint in (int, bool, str, NoneType):
         return type(value) is hint
-    return is_dataclass(value)  # a part with its own kind: whether it fits the protocol shows when it is used
+    return is_dataclass(value) and all(hasattr(value, name) for name in _members(hint))  # a part with its own kind
+
+
+def _members(hint: Any) -> set[str]:
+    """The public names of a protocol, which a part must have."""
+    bases = [base for base in getattr(hint, "__mro__", ()) if getattr(base, "_is_protocol", False)]
+    return {name for base in bases for name in vars(base) if not name.startswith("_")}
 
 
 def _type_name(hint: Any) -> str:
