@@ -11,7 +11,7 @@ from .bart.shape import BartShape, preset
 __all__ = ["SCHEDULES", "SearchPlan", "plan_for"]
 
 
-MOST = 1 << 20  # of everything that is counted
+MOST = 1 << 18  # of everything that is counted
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class SearchPlan:
 
     def __post_init__(self) -> None:
         for name in ("batch", "words", "longest", "beams"):
-            if not 1 <= getattr(self, name) <= MOST:
-                raise SpecError(f"{name} must be at least 1 and at most {MOST:,}, not {getattr(self, name)}")
-        for name in ("history", "recent_queries", "long_history"):
-            if getattr(self, name) > MOST >> 4:
-                raise SpecError(f"{name} must be at most {MOST >> 4:,}, not {getattr(self, name)}")
+            if getattr(self, name) < 1:
+                raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("batch", "words", "longest", "beams", "history", "recent_queries", "long_history"):
+            if getattr(self, name) > MOST:
+                raise SpecError(f"{name} must be at most {MOST:,}, not {getattr(self, name)}")
         for name in ("warmup", "weight_decay", "history", "recent_queries", "long_history", "history_vectors", "seed"):
             if getattr(self, name) < 0:
                 raise SpecError(f"{name} must not be negative, not {getattr(self, name)}")
