@@ -98,7 +98,7 @@ def from_state(state: Mapping[str, Any], shape: Shape) -> Weights:
     def matrices(side: str, names: list[str]) -> Any:
         """(layers, in, out): the named matrices of every layer, joined along their outputs."""
         layers = [
-            torch.cat([state[f"{side}.block.{i}.layer.{name}.weight"].mT for name in names], 1)
+            torch.cat([state[f"{side}.block.{i}.layer.{name}.weight"].transpose(0, 1) for name in names], 1)
             for i in range(shape.layers)
         ]
         return torch.stack(layers)
