@@ -101,8 +101,9 @@ class PerParent:
     """The third level of RQ-OPQ: a separate Euclidean k-means under each parent prefix.
 
     A parent with at most `size` rows gives each row a separate code, in row order, and the row as its centroid, so that
-    the residual is zero; a larger parent is clustered. The statistics of this level do not add: the rows of a parent
-    are fitted together in memory. Tokens are local codes 0..size-1.
+    the residual is zero; a larger parent is clustered. Equal rows take the first of their codes: the release numbers
+    rows, but a token here is a function of the row and its prefix. The statistics of this level do not add: the rows of
+    a parent are fitted together in memory. Tokens are local codes 0..size-1.
 
     parents    "prefix": all tokens so far (inferred to be what the paper used); "last": the last token alone.
     Rows under an unknown parent take the nearest centroid of a codebook fitted to all rows (inferred).
