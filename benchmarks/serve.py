@@ -130,26 +130,35 @@ class Load:
         return (self.done - before) / seconds
 
 
-async def batches(load: Load, fitted, x, rows: int, rounds: int) -> dict:
-    """Rows a second through the service by Arrow bodies, and by the library in this process, in turn."""
+async def batches(load: Load, fitted, x, rows: int, rounds: int, connections: int = 3) -> dict:
+    """Rows a second by Arrow bodies over a few connections, and by the library in this process, in turn."""
     column = pa.FixedSizeListArray.from_arrays(pa.array(x[:rows].ravel()), D)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([("embedding", column.type)])) as writer:
         writer.write_table(pa.table({"embedding": column}))
     request = post("/encode", bytes(sink.getvalue()), "application/vnd.apache.arrow.stream")
-    expected, client, served, own = fitted.encode(x[:rows]), await load.connect(), [], []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        fitted.encode(x[:rows])
-        own.append(rows / (time.perf_counter() - began))
-        began = time.perf_counter()
+    expected, served, own = fitted.encode(x[:rows]), [], []
+    clients = [await load.connect() for _ in range(connections)]
+
+    async def ask(client: Client) -> None:
         status, body = await client.ask(request)
-        served.append(rows / (time.perf_counter() - began))
         with pa.ipc.open_stream(body) as stream:
             codes = np.asarray(stream.read_all()["codes"].combine_chunks().flatten()).reshape(rows, -1)
         load.wrong += status != b"200" or not np.array_equal(codes, expected)
+
+    for _ in range(rounds):
+        began = time.perf_counter()
+        for _ in range(connections):
+            fitted.encode(x[:rows])
+        own.append(connections * rows / (time.perf_counter() - began))
+        began = time.perf_counter()
+        await asyncio.gather(*map(ask, clients))
+        served.append(connections * rows / (time.perf_counter() - began))
     ratio = float(np.median(np.array(served) / np.array(own)))
-    return {"rows": rows, "over_library": round(ratio, 3), "rows_per_s": round(float(np.median(served)))}
+    return {
+        "rows": rows, "dtype": str(x.dtype), "connections": connections, "over_library": round(ratio, 3),
+        "rows_per_s": round(float(np.median(served))), "library_rows_per_s": round(float(np.median(own))),
+    }  # fmt: skip
 
 
 def resident(pid: int) -> float:
@@ -185,7 +194,8 @@ async def measured(load: Load, fitted, x, pid: int, asked) -> dict:
     await load.paced(200, 3)  # warm
     latencies = await load.paced(500, asked.seconds)
     saturated = [await load.saturate(many, asked.seconds) for many in (8, 64)]
-    batch = await batches(load, fitted, x, 65_536, 7)
+    kinds = [(x, 8_192), (x, 65_536), (x.astype(np.float16), 65_536)]
+    batch = [await batches(load, fitted, rows, many, 9) for rows, many in kinds]
     memory: list[float] = []
     soak = await load.saturate(32, asked.soak, lambda: memory.append(resident(pid)))
     p50, p99 = np.percentile(latencies, [50, 99]) * 1e3
