@@ -78,3 +78,18 @@ def test_every_result_says_which_commit_it_is_from(name):
             noted = list(by_dataset.values())
         assert "commit" in row or "recorded" in row, row  # null where it is not known
         assert all(one is None or MADE_AT.fullmatch(one) for one in noted), noted
+
+
+def test_equal_vectors_are_counted_by_vector_and_numbered(tmp_path):
+    """Four groups of 15 rows far apart, in two of which a row is there twice: 58 different rows."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.eye(16)[:4] * 90, 15, axis=0) + rng.integers(-20, 20, (60, 16))
+    X[1], X[16] = X[0], X[15]
+    (tmp_path / "shop").mkdir()
+    np.save(tmp_path / "shop" / "x.npy", X.astype(np.int8))
+    out = tmp_path / "own.json"
+    run("own_codes.py", tmp_path / "shop" / "x.npy", "-o", out, "--sizes", "4-2-32-4-4", "--iterations", 5)
+    figures = json.loads(out.read_text())["shop/x.npy"]
+    assert (figures["rows"], figures["equal_rows"]) == (60, 2)
+    assert figures["by vector"] == pytest.approx({"icr_per_sid": 56 / 58, "icr_per_item": 56 / 60})
+    assert figures["numbered"] == {"icr_per_sid": 1.0, "icr_per_item": 1.0}
