@@ -315,6 +315,55 @@ def test_a_compiler_that_fails_is_named_and_remembered(tmp_path):
 
 
 @needs_kernels
+def test_a_failed_build_is_tried_again_after_a_day(tmp_path):
+    flag = tmp_path / "repaired"
+    real = build.find_compiler()[0]
+    compiler = compiler_that(tmp_path, f'test -e {flag} || {{ echo "disk on fire" >&2; exit 1; }}; exec {real} "$@"')
+    assert "disk on fire" in fresh_process(tmp_path, CC=compiler)
+    flag.touch()
+    assert "remembered in" in fresh_process(tmp_path, CC=compiler)
+    (bad,) = (tmp_path / "sidkit").glob("*.bad")
+    old = bad.stat().st_mtime - build.REMEMBERED
+    os.utime(bad, (old, old))
+    assert fresh_process(tmp_path, CC=compiler) == "True None"
+    assert not bad.exists()
+
+
+def test_a_compiler_that_never_ends_is_stopped_and_remembered(tmp_path):
+    slow = compiler_that(tmp_path, "exec sleep 1000")
+    script = "from sidkit.engine.native import build; build.COMPILING = 1" + SCRIPT
+    assert fresh_process(tmp_path, script, CC=slow) == "False cc took over 1 seconds to build the kernels"
+    assert "remembered in" in fresh_process(tmp_path, CC=slow)
+
+
+def test_no_shell_reads_the_name_of_a_compiler(tmp_path):
+    trap = tmp_path / "trap"
+    assert "no C compiler" in fresh_process(tmp_path, CC=f"$(touch {trap})")
+    assert "could not compile" in fresh_process(tmp_path, CC=f"false ; touch {trap}")
+    assert not trap.exists()
+
+
+@needs_kernels
+def test_no_library_with_a_flipped_byte_is_loaded(tmp_path):
+    """Its checksum is compared before the system sees it; a library whose start runs code shows whether it was."""
+    assert fresh_process(tmp_path) == "True None"
+    (library,) = (tmp_path / "sidkit").glob("*.so")
+    data = library.read_bytes()
+    look = (
+        "import sys; from pathlib import Path; from sidkit.engine.native import build\n"
+        f"path = Path({str(library)!r}); data = path.read_bytes(); loaded = []\n"
+        "build.ctypes.CDLL = loaded.append\n"
+        "for at in range(0, len(data), len(data) // 40):\n"
+        "    path.write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1:])\n"
+        "    build._looked = build._settled = False\n"
+        "    assert build.library(build=False) is None, at\n"
+        "print(len(loaded), build.reason())"
+    )
+    assert fresh_process(tmp_path, look) == "0 not compiled yet"
+    library.write_bytes(data)
+
+
+@needs_kernels
 def test_kernels_that_crash_when_tried_are_not_used(tmp_path):
     (tmp_path / "trap.h").write_text("__attribute__((constructor)) static void trap(void) { __builtin_trap(); }\n")
     crashing = compiler_that(tmp_path, f'exec {build.find_compiler()[0]} -include {tmp_path}/trap.h "$@"')

@@ -66,6 +66,7 @@ def embed(
         raise SpecError("name a file of items and, with -o, a file to write; or --query and --encoder")
     from ..data.items import find_ids, read_texts
     from ..embed.job import Choice, embed_file
+    from ..embed.pair import complete
     from ..files.unfinished import Unfinished
     from .terminal import Terminal
 
@@ -78,6 +79,7 @@ def embed(
     chosen, notes = find_ids(items, id_column), ColumnNotes()
     notes.add("items", items, (chosen,))
     ids, texts = read_texts(items, text or ["title"], chosen.column)
+    complete(output)
     with Unfinished(output, resume) as unfinished, Terminal() as progress:
         facts = embed_file(ids, texts, output, choice, unfinished, progress, queries, str(chosen.column))
     if as_json:

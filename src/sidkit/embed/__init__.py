@@ -3,6 +3,7 @@
 wordllama.py    the default: averaged token vectors, whose weights come with a small package
 tfidf.py        words and word pairs on singular directions, fitted on the texts themselves; needs nothing
 sentence.py     any sentence-transformers model, by name or folder
+pair.py         embeddings and their encoder, written as one
 store.py        an encoder from the folder it was saved as
 job.py          `sidkit embed`: a file of texts to a file of vectors, in parts that survive a kill
 text.py         tf-idf and its singular directions; words.py and word_counts.py: the words of texts
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from .choose import choose
 from .encoder import Encoder
-from .store import beside, load
+from .pair import beside
+from .store import load
 
 __all__ = ["Encoder", "beside", "choose", "load"]

@@ -23,7 +23,8 @@ from ..files.checkpoint import Checkpoint
 from ..progress import Progress
 from .choose import choose
 from .encoder import Encoder
-from .store import beside, load
+from .pair import STAGED, begin, note, place
+from .store import load
 
 __all__ = ["Choice", "embed_file"]
 
@@ -72,13 +73,14 @@ def embed_file(
             parts.save(f"part-{number}", {"rows": encoder.embed(part.to_pylist(), query)}, {})
         progress.advance(len(part))
     rows = (_rows(parts, number, encoder.d) for number in range(len(starts)))
-    empty = write_vectors(output, ids, rows, encoder.d, id_name=id_name)
-    encoder.save(beside(output))
+    begin(unfinished)
+    empty = write_vectors(output, ids, rows, encoder.d, note(unfinished), id_name)
+    place(unfinished / STAGED, output)
     return {"items": len(ids), "d": encoder.d, "encoder": encoder.kind, "without_text": empty}
 
 
 def _encoder(parts: Checkpoint, texts: Any, choice: Choice, progress: Progress) -> Encoder:
-    saved = parts.folder / "encoder"
+    saved = parts.folder / STAGED
     if parts.load("begun") is not None:
         return load(saved)
     progress.start("encoder", len(texts))

@@ -15,11 +15,12 @@ import numpy as np
 
 from ..errors import SpecError, StoreError
 from .encoder import FORMAT, PROBE, Encoder
+from .pair import require_pair
 from .sentence import Sentence
 from .tfidf import TfIdf
 from .wordllama import WordLlama
 
-__all__ = ["beside", "load"]
+__all__ = ["load"]
 
 KINDS: dict[str, type[Encoder]] = {kind.kind: kind for kind in (WordLlama, TfIdf, Sentence)}
 
@@ -32,6 +33,7 @@ def load(path: str | Path) -> Encoder:
     folder = Path(path)
     if not folder.is_dir():
         raise StoreError(f"no such encoder folder: {folder}; `sidkit embed` writes one beside the embeddings")
+    folder = require_pair(folder)
     state, arrays = FORMAT.read(folder)
     try:
         probe = arrays.pop("probe")
@@ -49,8 +51,3 @@ def load(path: str | Path) -> Encoder:
 
 
 Encoder.reader = staticmethod(load)
-
-
-def beside(embeddings: str | Path) -> Path:
-    """Where `sidkit embed` saves the encoder of a file: shop.parquet -> shop.encoder."""
-    return Path(embeddings).with_suffix(".encoder")

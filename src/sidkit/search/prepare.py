@@ -19,6 +19,7 @@ from ..data.embeddings import open_embeddings
 from ..data.joint import Joint, counts_of, repeated
 from ..data.subset import without
 from ..embed.job import Choice, embed_file
+from ..embed.pair import complete
 from ..embed.store import load as load_encoder
 from ..files.unfinished import Unfinished
 from ..progress import Progress, Silent
@@ -80,6 +81,7 @@ def prepare(
 
 def _embedded(table: Any, key: str, text: str, output: Path, choice: Choice, report: Progress) -> Any:
     ids, texts = (table.column(name).combine_chunks() for name in (key, text))
+    complete(output)
     with Unfinished(output, resume=False) as unfinished:
         embed_file(ids, texts, output, choice, unfinished, report, query=key == "query_id")
     return open_embeddings(str(output))

@@ -103,6 +103,8 @@ def require_stages(stages: Sequence[Any]) -> None:
     for stage in stages:
         if not isinstance(stage, Stage):
             raise SpecError(f"{type(stage).__name__} is not a stage: it has no fit or no restore")
+        if hasattr(stage, "size"):  # as every clusterer has
+            raise SpecError(f"{type(stage).__name__} is not a stage but a clusterer; put it into a Level")
 
 
 @runtime_checkable

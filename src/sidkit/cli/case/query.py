@@ -58,8 +58,8 @@ def query(
     sidkit fit embeddings.parquet -o tok-b/ -r rq-kmeans
     """
     from ...data.source import id_name_of
-    from ...embed import beside
     from ...embed import load as load_encoder
+    from ...embed.pair import encoder_of
     from ...report.cases import query_case
     from ...search.align import Alignment
     from ...sids.table import SidTable
@@ -74,7 +74,7 @@ def query(
     if vector is not None:
         embedded = _given(vector)
     else:
-        embedded = load_encoder(encoder or beside(embeddings)).embed([query], query=True)
+        embedded = load_encoder(encoder or encoder_of(embeddings)).embed([query], query=True)
         if not embedded.any():
             raise InputError(f"the items' encoder knows no word of {query!r}; try other words")
     if alignment is not None:

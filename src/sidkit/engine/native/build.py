@@ -2,9 +2,11 @@
 
     ~/.cache/sidkit/<key>.so    the library ($XDG_CACHE_HOME/sidkit when that is set)
     ~/.cache/sidkit/<key>.ok    its checksum, written after a child process got right answers from it
-    ~/.cache/sidkit/<key>.bad   or the reason why it must not be used
+    ~/.cache/sidkit/<key>.bad   or the reason why it must not be used, which holds for a day: then it is tried again
 
-The key covers the source, the compiler, its options, the processor and the package version. No failure is raised:
+The key covers the source, the compiler, its options, the processor and the package version. The compiler is started
+without a shell, and has COMPILING seconds. A library is loaded only if its checksum is the one that was written after
+its test. No failure is raised:
 `library()` is then None, `reason()` is the reason, and numpy does the work.
 
 SIDKIT_NATIVE=0 switches the kernels off; CC names another compiler.
@@ -21,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from threading import Lock
 
@@ -31,6 +34,8 @@ __all__ = ["kernels", "library", "reason"]
 FOLDER = Path(__file__).parent
 OPTIONS = ("-O3", "-march=native", "-ffp-contract=off", "-std=gnu11", "-shared", "-fPIC")
 LIBRARIES = ("-lm", "-lpthread")
+COMPILING, TESTING = 300, 120  # seconds
+REMEMBERED = 24 * 3600  # seconds
 
 _lock = Lock()
 _library: ctypes.CDLL | None = None
@@ -83,14 +88,24 @@ def find(build: bool) -> Path:
     compiler = find_compiler()
     entry = cache_folder() / key(compiler)
     good, bad = entry.with_suffix(".ok"), entry.with_suffix(".bad")
-    if bad.exists():
-        raise Unavailable(f"{bad.read_text(errors='replace').strip()} (remembered in {bad})")
+    failure = remembered(bad)
+    if failure is not None:
+        raise Unavailable(f"{failure} (remembered in {bad} for a day)")
     target = entry.with_suffix(".so")
     if not intact(target, good):
         if not build:
             raise Unavailable("not compiled yet", may_change=True)
         make(compiler, target, good, bad)
     return target
+
+
+def remembered(bad: Path) -> str | None:
+    """The failure of a build in the last day; None if there was none, or if it is time to try again."""
+    try:
+        age = time.time() - bad.stat().st_mtime
+        return bad.read_text(errors="replace").strip() if 0 <= age < REMEMBERED else None
+    except OSError:
+        return None
 
 
 def load(path: Path) -> ctypes.CDLL:
@@ -172,14 +187,19 @@ def make(compiler: list[str], target: Path, good: Path, bad: Path) -> None:
             checksum = hashlib.sha256(fresh.read_bytes()).hexdigest()
             os.replace(fresh, target)
             put(good, checksum)
-    except (OSError, subprocess.TimeoutExpired) as error:
+            bad.unlink(missing_ok=True)
+    except subprocess.TimeoutExpired as error:
+        failure = f"{Path(error.cmd[0]).name} took over {error.timeout:.0f} seconds to build the kernels"
+        put(bad, failure)
+        raise Unavailable(failure) from error
+    except OSError as error:
         raise Unavailable(f"cannot build the kernels: {error}") from error
 
 
 def compile_to(compiler: list[str], fresh: Path) -> str | None:
     """The error of the compiler, or None."""
     command = [*compiler, *OPTIONS, str(FOLDER / "kernels.c"), "-o", str(fresh), *LIBRARIES]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=COMPILING, check=False)
     if done.returncode == 0 and fresh.exists():
         return None
     complaint = (done.stderr.strip().splitlines() or ["no message"])[0]
@@ -197,7 +217,7 @@ def probe(fresh: Path) -> str | None:
     environment = os.environ | {"PYTHONPATH": paths, "SIDKIT_NATIVE": "0"}
     command = [sys.executable, "-P", "-m", "sidkit.engine.native.probe", str(fresh)]
     done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=120, check=False, env=environment
+        command, capture_output=True, text=True, errors="replace", timeout=TESTING, check=False, env=environment
     )
     if done.returncode == 0:
         return None
