@@ -138,3 +138,30 @@ def test_codes_of_an_unfinished_encoding_that_do_not_fit_are_refused(tmp_path):
             artefacts.use_encoding(tmp_path)
     shutil.rmtree(folder)
     artefacts.use_encoding(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"kind": "RQVAE", "sizes": [4], "hidden": [10**9]}, "at most 64 layers of 65,536 units"),
+        ({"kind": "RQVAE", "sizes": [4], "hidden": [2] * 10**5}, "at most 64 layers"),
+        ({"kind": "R3VAE", "sizes": [4], "latent": 10**9}, "at most 64 layers of 65,536 units"),
+        ({"kind": "FSQ", "bits": 10**9, "tokens": 10**9}, "at most 4,096 bits"),
+        ({"kind": "PQ", "sizes": [10**9, 10**9]}, "cannot draw 1000000000 initial centroids"),
+    ],
+)
+def test_huge_numbers_in_a_spec_are_refused_at_once(tmp_path, change, message):
+    np.save(tmp_path / "x.npy", artefacts.ROWS)
+    (tmp_path / "spec.json").write_text(json.dumps([change]))
+    begun = time.monotonic()
+    told = sidkit("fit", tmp_path / "x.npy", "--spec", tmp_path / "spec.json", "-o", tmp_path / "tok", check=1)
+    assert message in told
+    assert time.monotonic() - begun < 10
+
+
+def test_thousands_of_levels_are_refused(tmp_path):
+    level = {"kind": "Level", "cluster": {"kind": "KMeans", "size": 2}, "rule": {"kind": "Residual", "keep": 1.0}}
+    (tmp_path / "spec.json").write_text(json.dumps([level] * 5000))
+    np.save(tmp_path / "x.npy", artefacts.ROWS)
+    told = sidkit("fit", tmp_path / "x.npy", "--spec", tmp_path / "spec.json", "-o", tmp_path / "tok", check=1)
+    assert "a tokenizer has at most 4,096 stages, not 5,000" in told

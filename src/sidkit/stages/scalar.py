@@ -20,6 +20,7 @@ from .stage import FitContext
 __all__ = ["FSQ", "FittedFSQ"]
 
 SAMPLE = 1 << 16  # rows for PCA and ITQ
+MOST_BITS = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +96,8 @@ class FSQ:
     weight_decay: float = 1e-5
 
     def __post_init__(self) -> None:
+        if self.batch < 1 or self.epochs < 0 or self.bits > MOST_BITS:
+            raise SpecError(f"FSQ needs a batch of at least 1, no negative epochs, and at most {MOST_BITS:,} bits")
         if self.tokens < 1 or self.bits < self.tokens or self.bits % self.tokens or self.bits // self.tokens > 30:
             raise SpecError(f"{self.bits} bits cannot be split into {self.tokens} equal tokens")
         if self.projection not in ("learned", "itq", "random"):

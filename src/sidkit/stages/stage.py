@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 
+MOST_STAGES = 1 << 12
 UNKNOWN_LENGTH = (
     "these codes do not tell how long residuals were: they are scaled to length one, and the rows before were not; "
     "decode a tokenizer whose rows are normalised first, or whose residuals are not"
@@ -100,6 +101,8 @@ def require_stages(stages: Sequence[Any]) -> None:
     """An error unless there are stages, and nothing else."""
     if not stages:
         raise SpecError("a tokenizer needs at least one stage")
+    if len(stages) > MOST_STAGES:
+        raise SpecError(f"a tokenizer has at most {MOST_STAGES:,} stages, not {len(stages):,}")
     for stage in stages:
         if not isinstance(stage, Stage):
             raise SpecError(f"{type(stage).__name__} is not a stage: it has no fit or no restore")

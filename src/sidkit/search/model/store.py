@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ...data.ids import require_utf8
+from ...data.ids import is_id_type, require_utf8
 from ...data.listing import readable
 from ...errors import InputError, SpecError, StoreError
 from ...files.folder import require_short_header
@@ -130,6 +130,10 @@ def _read_items(file: Path) -> Any:
     for name in ("item_id", *numbers):
         if name not in items.column_names:
             raise StoreError(f"{file} has no column {name!r}; {SEARCH_MODEL.advice}")
+    if not is_id_type(items.schema.field("item_id").type):
+        raise StoreError(
+            f"{file}: 'item_id' holds {items.schema.field('item_id').type}, not ids; {SEARCH_MODEL.advice}"
+        )
     for column in items.schema:
         require_utf8(items.column(column.name), column.name, file)
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)

@@ -19,7 +19,7 @@ from ..cluster.kmeans import Centroids
 from ..stage import FitContext
 from .array_layers import Layer, double, forward, product, read_layers, single
 from .codebooks import FittedCodebooks, read_codebooks
-from .settings import Training
+from .settings import WIDEST, Training, require_widths
 
 __all__ = ["R3VAE", "R3_PUBLIC", "FittedR3VAE"]
 
@@ -73,10 +73,9 @@ class R3VAE:
                 raise SpecError(f"{name} must be {' or '.join(map(repr, known))}, not {getattr(self, name)!r}")
         if not (self.temperature > 0 and np.isfinite(self.temperature)):
             raise SpecError(f"temperature must be positive and finite, not {self.temperature}")
-        if min(*self.hidden, self.latent, self.latent) < 1:
-            raise SpecError(f"layers must be at least 1 wide; got hidden {self.hidden}, latent {self.latent}")
-        if self.pd_groups < 2:
-            raise SpecError(f"pd_groups must be at least 2, not {self.pd_groups}")
+        require_widths(self.hidden, self.latent)
+        if not 2 <= self.pd_groups <= WIDEST:
+            raise SpecError(f"pd_groups must be at least 2, and at most {WIDEST}, not {self.pd_groups}")
 
     def widths(self, d: int) -> tuple[int, ...]:
         """The encoder's widths; the identity has one."""

@@ -18,7 +18,7 @@ from ..cluster.kmeans import Centroids
 from ..stage import FitContext
 from .array_layers import Layer, forward, read_layers, single
 from .codebooks import FittedCodebooks, read_codebooks
-from .settings import PUBLIC, Training
+from .settings import PUBLIC, Training, require_widths
 
 __all__ = ["RQVAE", "FittedRQVAE"]
 
@@ -56,9 +56,7 @@ class RQVAE:
 
     def __post_init__(self) -> None:
         self.training.require_start(self.sizes)
-        for width in (*self.hidden, self.latent):
-            if width < 1:
-                raise SpecError(f"layers must be at least 1 wide; got hidden {self.hidden}, latent {self.latent}")
+        require_widths(self.hidden, self.latent)
         if self.reduction not in ("mean", "sum"):
             raise SpecError(f"reduction must be 'mean' or 'sum', not {self.reduction!r}")
         if self.residual_grad not in ("detached", "through"):

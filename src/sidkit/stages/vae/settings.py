@@ -9,7 +9,17 @@ from typing import Literal
 from ...errors import SpecError
 from ..cluster.kmeans import check_size
 
-__all__ = ["PAPER", "PUBLIC", "Training"]
+__all__ = ["PAPER", "PUBLIC", "WIDEST", "Training", "require_widths"]
+
+WIDEST, DEEPEST = 1 << 16, 64  # of a network's layers
+
+
+def require_widths(hidden: tuple[int, ...], latent: int) -> None:
+    """An error unless all layers of a network have at least one unit, and no more than fit a memory."""
+    if min(*hidden, latent, latent) < 1:
+        raise SpecError(f"layers must be at least 1 wide; got hidden {hidden}, latent {latent}")
+    if max(*hidden, latent, latent) > WIDEST or len(hidden) > DEEPEST:
+        raise SpecError(f"a network has at most {DEEPEST} layers of {WIDEST:,} units; got {str(hidden)[:80]}, {latent}")
 
 
 @dataclass(frozen=True)
