@@ -19,7 +19,7 @@ from .database import BATCH, Row
 __all__ = ["SqliteDatabase"]
 
 WAIT = 600  # seconds that a writer waits for the others
-CACHE = 512  # MiB of pages in memory, at most
+CACHE = 256  # MiB of pages in memory, at most; a sort takes about twice as much beside them
 REFUSED = "is append-only: what is published stays"
 
 
