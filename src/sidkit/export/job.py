@@ -69,6 +69,8 @@ def check_export(folder: str | Path) -> dict[str, Any]:
     record = _read_record(folder)
     for name, facts in record["files"].items():
         file = folder / name
+        if not name.isprintable():
+            raise StoreError(f"{folder / RECORD} names {name!r}, which is no file of an export; export again")
         if not file.resolve().is_relative_to(folder.resolve()):
             raise StoreError(f"{folder / RECORD} names a file outside the folder: {name!r}")
         if not file.is_file():
