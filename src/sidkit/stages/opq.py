@@ -54,8 +54,8 @@ class OPQ:
         check_sizes(self.sizes)
         if self.steps < 1 or self.first < 0 or self.alternations < 0:
             raise SpecError("OPQ needs at least one k-means step per alternation, and no negative counts")
-        if not 0 <= self.tie <= 1:
-            raise SpecError(f"tie is a share from 0 to 1, not {self.tie}")
+        if not 0 <= self.tie <= 1e9:
+            raise SpecError(f"tie must lie between 0 and 1e9, not {self.tie}")
         if self.rotation not in ("random", "identity"):
             raise SpecError(f"rotation must start 'random' or 'identity', not {self.rotation!r}")
 
