@@ -21,12 +21,12 @@ import torch
 
 import sidkit
 from sidkit.search.bart.shape import preset
-from sidkit.search.corpus import SearchData
 from sidkit.search.model.model import Request, SearchModel
 from sidkit.search.model.trainer import train_search
-from sidkit.search.plan import SearchPlan
 from sidkit.search.shop import Shop
 from sidkit.search.simulate import ShopPlan, simulate_shop
+from sidkit.search.training.corpus import SearchData
+from sidkit.search.training.plan import SearchPlan
 
 SIZES = (256, 128, 64)
 

@@ -12,10 +12,10 @@ from command import sidkit
 from sidkit.data.embeddings import open_embeddings
 from sidkit.errors import InputError, SpecError, StoreError
 from sidkit.rows.sources import ArraySource
-from sidkit.search.align import Alignment, AlignPlan, Projection
-from sidkit.search.align_job import Keywords, align, write_aligned
-from sidkit.search.baselines import nearest_lists
-from sidkit.search.metrics import ranks_of, totals
+from sidkit.search.align.alignment import Alignment, AlignPlan, Projection
+from sidkit.search.align.job import Keywords, align, write_aligned
+from sidkit.search.evaluate.baselines import nearest_lists
+from sidkit.search.evaluate.metrics import ranks_of, totals
 from toyshop import D, embeddings, shop_tables, write_shop, write_vectors
 
 torch = pytest.importorskip("torch")
@@ -94,7 +94,7 @@ def test_every_form_learns_and_is_saved_and_loaded(shop, options, tmp_path):
 
 
 def test_held_out_queries_are_not_trained_on(shop, monkeypatch):
-    from sidkit.search import align_training
+    from sidkit.search.align import training as align_training
 
     seen = {}
 
@@ -132,8 +132,8 @@ def test_the_first_weights_keep_cosines_where_no_dimension_is_lost(shop):
 
 
 def test_contrast_is_info_nce_without_false_negatives():
-    from sidkit.search.align_training import contrast
-    from sidkit.search.pairs import Pairs
+    from sidkit.search.align.pairs import Pairs
+    from sidkit.search.align.training import contrast
 
     rng = np.random.default_rng(0)
     left, right = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
@@ -153,8 +153,8 @@ def test_contrast_is_info_nce_without_false_negatives():
 
 
 def test_recall_counts_pairs_with_fewer_than_fifty_nearer_items(rng):
-    from sidkit.search.align_training import hits_at
-    from sidkit.search.pairs import Pairs
+    from sidkit.search.align.pairs import Pairs
+    from sidkit.search.align.training import hits_at
 
     queries, items = rng.normal(size=(40, 6)).astype(np.float32), rng.normal(size=(500, 6)).astype(np.float32)
     left, right = rng.integers(0, 40, 300), rng.integers(0, 500, 300)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from sidkit.errors import InputError
-from sidkit.search.baselines import bm25_lists, counted_lists, nearest_lists
-from sidkit.search.pairs import Pairs
-from sidkit.search.top import top_rows
-from sidkit.search.words import normal, terms
+from sidkit.search.align.pairs import Pairs
+from sidkit.search.evaluate.baselines import bm25_lists, counted_lists, nearest_lists
+from sidkit.search.evaluate.top import top_rows
+from sidkit.search.keywords.words import normal, terms
 
 TEXTS = ["red garden hose", "garden hose 50 ft", "Hose reel", "paint brush", None, "hose"]
 

@@ -9,8 +9,8 @@ import pytest
 
 from command import sidkit
 from sidkit.errors import InputError, SpecError
-from sidkit.search.dictionary import FEEDS, RULES, dictionary
-from sidkit.search.keywords import Matcher, fuse
+from sidkit.search.keywords.dictionary import FEEDS, RULES, dictionary
+from sidkit.search.keywords.matching import Matcher, fuse
 from toyshop import shop_tables, write_shop
 
 pytest.importorskip("ahocorasick")

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from sidkit.errors import InputError, SpecError
-from sidkit.search.pairs import PairOptions, clicks_of, pairs_of
+from sidkit.search.align.pairs import PairOptions, clicks_of, pairs_of
 
 ITEMS = pa.array(["a", "b", "c", "d"])
 QUERIES = ["red shoes", "blue shoes", "hat"]

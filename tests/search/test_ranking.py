@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sidkit.errors import InputError, SpecError
-from sidkit.search.ranking import Counters, ItemRanker, Ranking, composite, first_of_each
+from sidkit.search.model.ranking import Counters, ItemRanker, Ranking, composite, first_of_each
 from sidkit.sids.table import SidTable
 from sidkit.sids.trie import Trie
 

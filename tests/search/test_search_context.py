@@ -10,7 +10,15 @@ import pytest
 pytest.importorskip("torch", reason="the search model needs torch")
 
 from sidkit.search.bart.packing import Ragged
-from sidkit.search.context import Past, RecentQueries, ShortHistory, UserSids, by_count, past_of, weighted_codes
+from sidkit.search.training.context import (
+    Past,
+    RecentQueries,
+    ShortHistory,
+    UserSids,
+    by_count,
+    past_of,
+    weighted_codes,
+)
 from toy_corpus import sequences
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from sidkit import SidTable
 from sidkit.errors import InputError, SpecError
-from sidkit.search.corpus import SearchData
 from sidkit.search.read.left_out import LeftOut
 from sidkit.search.shop import Shop, write_shop
+from sidkit.search.training.corpus import SearchData
 from small_shops import RECORDS, draft, log_table
 
 SIZES = (4, 4)

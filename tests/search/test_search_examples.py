@@ -9,8 +9,8 @@ pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 pytest.importorskip("torch", reason="the search model needs torch")
 
 from sidkit.search.bart.packing import Ragged
-from sidkit.search.examples import Filled, TaskExamples, join
 from sidkit.search.templates import TemplateTask
+from sidkit.search.training.examples import Filled, TaskExamples, join
 from toy_corpus import sequences, tokens
 
 

@@ -21,10 +21,10 @@ from sidkit.search.bart.network import PLAIN, Dropout, decode, encode, loss  # n
 from sidkit.search.bart.packing import Ragged, RaggedVectors, TokenExamples, batch_of, on_device  # noqa: E402
 from sidkit.search.bart.shape import BartShape, build_bart  # noqa: E402
 from sidkit.search.bart.weights import from_state, to_state  # noqa: E402
-from sidkit.search.plan import SearchPlan  # noqa: E402
-from sidkit.search.stages import event_inputs, training_stages  # noqa: E402
 from sidkit.search.templates import read_templates  # noqa: E402
-from sidkit.search.training import Trainer  # noqa: E402
+from sidkit.search.training.loop import Trainer  # noqa: E402
+from sidkit.search.training.plan import SearchPlan  # noqa: E402
+from sidkit.search.training.stages import event_inputs, training_stages  # noqa: E402
 from sidkit.sids.table import SidTable  # noqa: E402
 from sidkit.sids.trie import Trie  # noqa: E402
 from toy_corpus import LOG, column, corpus, events, sequences, tokens  # noqa: E402

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from sidkit.errors import InputError
-from sidkit.search.metrics import by_intent, compare, ranks_of, totals
+from sidkit.search.evaluate.metrics import by_intent, compare, ranks_of, totals
 
 
 def test_ranks_start_at_one_and_are_zero_where_absent():

@@ -15,16 +15,16 @@ import sidkit  # noqa: E402
 from command import sidkit as command  # noqa: E402
 from sidkit.errors import InputError, SpecError, StoreError  # noqa: E402
 from sidkit.search.bart.shape import PRESETS, BartShape, shape_in  # noqa: E402
-from sidkit.search.corpus import SearchData  # noqa: E402
-from sidkit.search.evaluation import AlignedVectors, data_of, evaluate  # noqa: E402
-from sidkit.search.metrics import ranks_of  # noqa: E402
+from sidkit.search.evaluate.evaluation import AlignedVectors, data_of, evaluate  # noqa: E402
+from sidkit.search.evaluate.metrics import ranks_of  # noqa: E402
 from sidkit.search.model.model import Request, SearchModel  # noqa: E402
 from sidkit.search.model.start import centroid_rows, first_weights  # noqa: E402
 from sidkit.search.model.trainer import train_search  # noqa: E402
-from sidkit.search.plan import SCHEDULES, SearchPlan, plan_for  # noqa: E402
 from sidkit.search.shop import Shop  # noqa: E402
 from sidkit.search.simulate import ShopPlan, simulate_shop  # noqa: E402
-from sidkit.search.tokens import Tokens, train_bpe  # noqa: E402
+from sidkit.search.training.corpus import SearchData  # noqa: E402
+from sidkit.search.training.plan import SCHEDULES, SearchPlan, plan_for  # noqa: E402
+from sidkit.search.training.tokens import Tokens, train_bpe  # noqa: E402
 from sidkit.tokenizer.recipes import recipe  # noqa: E402
 from toyshop import write_vectors  # noqa: E402
 
@@ -88,7 +88,7 @@ def test_generated_sids_are_the_best_of_all_by_transformers_own_scores(run, part
 def _input(model, data, events, event):
     """The tokens of an event's input, put together from the words of the template."""
     corpus, tokens, plan = data.corpus, model.tokens, model.plan
-    from sidkit.search.context import RecentQueries, ShortHistory, UserSids
+    from sidkit.search.training.context import RecentQueries, ShortHistory, UserSids
 
     row = np.array([event])
     offsets = tokens.sids(np.zeros((1, 3), np.int32))[0]
@@ -121,7 +121,7 @@ def test_a_loaded_model_is_the_one_that_was_trained(run, parts):
 @pytest.mark.parametrize("stop", [2, 9, 15, 21])
 def test_a_training_that_is_stopped_resumes_to_the_same_bits(run, parts, tmp_path, monkeypatch, stop):
     from sidkit.files.checkpoint import Checkpoint
-    from sidkit.search.training import Trainer
+    from sidkit.search.training.loop import Trainer
 
     fitted, data = parts
     real, steps = Trainer._step, []
@@ -146,7 +146,7 @@ def test_a_training_that_is_stopped_resumes_to_the_same_bits(run, parts, tmp_pat
 
 
 def test_a_training_of_something_else_does_not_resume(parts, tmp_path, monkeypatch):
-    from sidkit.search.training import Trainer
+    from sidkit.search.training.loop import Trainer
 
     fitted, data = parts
 

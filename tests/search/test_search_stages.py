@@ -9,10 +9,10 @@ pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 pytest.importorskip("torch", reason="the search model needs torch")
 
 from sidkit.errors import SpecError
-from sidkit.search.context import past_of
-from sidkit.search.plan import SearchPlan
-from sidkit.search.stages import Events, tables_of, training_stages
 from sidkit.search.templates import FIELDS, TemplateTask, read_templates
+from sidkit.search.training.context import past_of
+from sidkit.search.training.plan import SearchPlan
+from sidkit.search.training.stages import Events, tables_of, training_stages
 from toy_corpus import CATEGORIES, ITEM_CODES, QUERIES, QUERY_CODES, SIZES, corpus, sequences, sid, tokens
 
 

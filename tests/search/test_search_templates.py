@@ -9,9 +9,9 @@ pytest.importorskip("tokenizers", reason="the search model needs tokenizers")
 pytest.importorskip("torch", reason="the search model needs torch")
 
 from sidkit.errors import SpecError
-from sidkit.search.plan import SearchPlan
-from sidkit.search.stages import training_stages
 from sidkit.search.templates import FIELDS, FOLDER, STAGES, read_templates
+from sidkit.search.training.plan import SearchPlan
+from sidkit.search.training.stages import training_stages
 from toy_corpus import corpus, sequences, tokens
 
 # SIDs of the queries "red mug", "lamp", "   ", "mug", and of the items Red Mug, Blue Mug, one without title, Green Lamp

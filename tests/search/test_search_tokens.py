@@ -9,7 +9,7 @@ tokenizers = pytest.importorskip("tokenizers", reason="the search model needs to
 pytest.importorskip("torch", reason="the search model needs torch")
 
 from sidkit.errors import InputError, StoreError  # noqa: E402
-from sidkit.search.tokens import Tokens  # noqa: E402
+from sidkit.search.training.tokens import Tokens  # noqa: E402
 from toy_corpus import sequences, tokens, words  # noqa: E402
 
 

@@ -16,10 +16,10 @@ from sidkit.files.checkpoint import Checkpoint  # noqa: E402
 from sidkit.search.bart.packing import epoch  # noqa: E402
 from sidkit.search.bart.shape import BartShape, build_bart  # noqa: E402
 from sidkit.search.bart.weights import from_state  # noqa: E402
-from sidkit.search.plan import SearchPlan  # noqa: E402
-from sidkit.search.stages import training_stages  # noqa: E402
 from sidkit.search.templates import read_templates  # noqa: E402
-from sidkit.search.training import Trainer  # noqa: E402
+from sidkit.search.training.loop import Trainer  # noqa: E402
+from sidkit.search.training.plan import SearchPlan  # noqa: E402
+from sidkit.search.training.stages import training_stages  # noqa: E402
 from toy_corpus import corpus, sequences, tokens  # noqa: E402
 
 SHAPE = BartShape(layers=1, d_model=16, d_ff=24, heads=2, positions=128, dropout=0.1)

@@ -155,8 +155,22 @@ def test_a_shop_that_is_not_whole_is_refused_when_it_is_opened(shop, change, mes
         Shop.open(shop)
 
 
+def test_a_changed_fact_and_a_flipped_bit_are_noticed(shop):
+    text = (shop / "shop.json").read_text()
+    (shop / "shop.json").write_text(text.replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(StoreError, match=r"shop\.json was changed after it was written"):
+        Shop.open(shop)
+    (shop / "shop.json").write_text(text)
+    data = bytearray((shop / "log.parquet").read_bytes())
+    data[len(data) // 2] ^= 1
+    (shop / "log.parquet").write_bytes(data)
+    with pytest.raises(StoreError, match=r"log\.parquet is damaged"):
+        Shop.open(shop)
+
+
 def set_fact(shop, name, value):
     facts = json.loads((shop / "shop.json").read_text())
+    facts.pop("sha256")
     (shop / "shop.json").write_text(json.dumps(facts | {name: value}))
 
 

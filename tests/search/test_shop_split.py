@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from sidkit.errors import InputError, SpecError
-from sidkit.search.split import PairDraw, held_out_groups, time_boundary
+from sidkit.search.shop.split import PairDraw, held_out_groups, time_boundary
 
 
 def test_the_latest_share_of_times_is_the_test():

@@ -6,9 +6,9 @@ from functools import cache
 
 import numpy as np
 
-from sidkit.search.context import past_of
-from sidkit.search.stages import Corpus, Events
-from sidkit.search.tokens import Tokens, train_bpe
+from sidkit.search.training.context import past_of
+from sidkit.search.training.stages import Corpus, Events
+from sidkit.search.training.tokens import Tokens, train_bpe
 
 SIZES = (4, 3, 2)
 QUERIES = ("red mug", "lamp", "   ", "mug")

@@ -14,16 +14,16 @@ import numpy as np
 
 from ..embed.job import Choice
 from ..progress import Progress
-from ..search.align import AlignPlan
+from ..search.align.alignment import AlignPlan
 from ..search.bart.shape import BartShape
-from ..search.corpus import SearchData
-from ..search.evaluation import AlignedVectors, Evaluation, evaluate
+from ..search.evaluate.evaluation import AlignedVectors, Evaluation, evaluate
 from ..search.model.model import Answer, Request, SearchModel
 from ..search.model.trainer import train_search
-from ..search.plan import SearchPlan
 from ..search.prepare import prepare
 from ..search.shop import Shop
 from ..search.simulate import ShopPlan, simulate_shop
+from ..search.training.corpus import SearchData
+from ..search.training.plan import SearchPlan
 from ..tokenizer.recipes import recipe
 
 __all__ = ["SearchDemo", "run_search_demo"]

@@ -5,23 +5,18 @@ A shop:
     read/            shops from data that others released or exported
     grammar/         the words and products of the simulated shop
     simulate/        a simulated shop with a log, drawn from a seed
-    split            which records are the test part, and the sample of test pairs
 
 Queries and items in one space:
-    pairs            which queries and items a log pairs
-    align, align_training, align_job   projections, their training, and the same for a shop
-    dictionary, attribute_words, keywords, words   keywords of a catalogue, and vectors that contain them
+    align/           which queries and items a log pairs; a projection trained on them; the same for a shop
+    keywords/        keywords of a catalogue, and vectors that contain them
     prepare          embed, align, fit and encode in one call
 
 A model:
-    plan             the settings of a training
-    corpus, context  a shop with SIDs as arrays; what is known of a user before a query
-    templates/, tokens, examples, stages   what the model reads and writes in each of three stages
+    training/        plan, corpus and context, tokens, the examples of three stages, the loop
+    templates/       what the model reads and writes, as files that can be edited
     bart/            the network, its beams and, in bart/triton/, its kernels
-    training, model/ the training loop; the trained model and its folder
+    model/           the trained model, its folder, and how its SIDs become a list of items
 
 Results:
-    ranking, top     from generated SIDs to a list of items
-    baselines, bm25  BM25, nearest neighbours and counting
-    metrics, evaluation   HitRate and MRR of all of them, and how certain a difference is
+    evaluate/        HitRate and MRR of the model, BM25, nearest neighbours and counting on the same pairs
 """

@@ -26,8 +26,8 @@ from ..progress import Progress, Silent
 from ..sids.table import SidTable
 from ..tokenizer.recipes import recipe
 from ..tokenizer.tokenizer import FittedTokenizer, Tokenizer
-from .align import Alignment, AlignPlan
-from .align_job import align, write_aligned
+from .align.alignment import Alignment, AlignPlan
+from .align.job import align, write_aligned
 from .model.query_sids import QueryEncoder
 from .shop import Shop
 

@@ -87,10 +87,10 @@ def align(
     sidkit embed keywords.parquet --text keyword --id-column keyword --encoder items-emb.encoder -o keywords-emb.parquet
     """
     from ...files.ours import require_own_folder
-    from ...search.align import FOLDER, AlignPlan
-    from ...search.align_job import align as align_shop
-    from ...search.align_job import write_aligned
-    from ...search.pairs import PairOptions
+    from ...search.align.alignment import FOLDER, AlignPlan
+    from ...search.align.job import align as align_shop
+    from ...search.align.job import write_aligned
+    from ...search.align.pairs import PairOptions
     from ..terminal import Terminal
 
     require_seed(seed)
@@ -131,8 +131,8 @@ def _embeddings(path: str) -> Any:
 def _keywords(path: str | None, weight: float) -> Any:
     if path is None:
         return None
-    from ...search.align_job import Keywords
-    from ...search.keywords import require_share
+    from ...search.align.job import Keywords
+    from ...search.keywords.matching import require_share
 
     require_share(weight)
     source = _embeddings(path)

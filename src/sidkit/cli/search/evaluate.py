@@ -48,8 +48,8 @@ def evaluate(
     from dataclasses import replace
 
     from ...data.embeddings import open_embeddings
-    from ...search.evaluation import AlignedVectors, data_of
-    from ...search.evaluation import evaluate as run
+    from ...search.evaluate.evaluation import AlignedVectors, data_of
+    from ...search.evaluate.evaluation import evaluate as run
     from ...search.model.model import SearchModel
     from ...search.read.left_out import LeftOut
     from ...search.shop import Shop

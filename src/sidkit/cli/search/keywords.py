@@ -29,7 +29,7 @@ def keywords(
     `sidkit search align --keywords` mixes them into the vectors of queries and items.
     """
     from ...files.table_formats import write_table
-    from ...search.dictionary import FEEDS, dictionary
+    from ...search.keywords.dictionary import FEEDS, dictionary
     from ..printing import command_line
 
     require_file(output, shop / "items.parquet", endings=TABLES, force=force)

@@ -10,7 +10,7 @@ from ...errors import count_of
 from ..printing import console_at_least
 
 if TYPE_CHECKING:
-    from ...search.evaluation import Evaluation
+    from ...search.evaluate.evaluation import Evaluation
 
 __all__ = ["print_evaluation"]
 

@@ -13,7 +13,7 @@ Model = Annotated[Path, typer.Argument(help="Folder written by `sidkit search tr
 
 def ranking_options(per_sid: int, cut: int, score: str = "composite", availability: bool = True) -> Any:
     """How the items of SIDs become a list."""
-    from ...search.ranking import Ranking
+    from ...search.model.ranking import Ranking
 
     return Ranking(availability, score, per_sid=per_sid, cut=cut)  # type: ignore[arg-type]
 

@@ -115,12 +115,12 @@ def train(
 
     need("torch", "search", "training a search model")
     from ...engine.device import find_device
-    from ...search.corpus import SearchData
     from ...search.model.store import SEARCH_MODEL
     from ...search.model.trainer import train_search
-    from ...search.plan import plan_for
     from ...search.read.left_out import LeftOut
     from ...search.shop import Shop
+    from ...search.training.corpus import SearchData
+    from ...search.training.plan import plan_for
     from ...sids.table import SidTable
     from ..printing import command_line
     from ..terminal import Terminal
@@ -158,7 +158,7 @@ def train(
 def _parts(tokenizer: Path | None, alignment: Path | None, encoder: Path | None) -> tuple[Any, Any]:
     """The encoder of new queries, if all of its parts are given; and the tokenizer."""
     from ...embed.store import load as load_encoder
-    from ...search.align import Alignment
+    from ...search.align.alignment import Alignment
     from ...search.model.query_sids import QueryEncoder
     from ...tokenizer.tokenizer import load as load_tokenizer
 

@@ -85,12 +85,18 @@ def shape_in(path: Path) -> BartShape:
         stated = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"no such file: {path}; --config names the config.json of a BART") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read a config from {path}: {error}") from error
     if not isinstance(stated, dict) or stated.get("model_type") != "bart":
         kind = stated.get("model_type") if isinstance(stated, dict) else None
         raise SpecError(f"{path} is the config of {kind or 'no model'}, not of a BART (model_type: bart)")
-    return shape_of(BartConfig(**stated))
+    try:
+        return shape_of(BartConfig(**stated))
+    except SpecError:
+        raise
+    except Exception as error:  # whatever its libraries raise on values of other kinds
+        reason = " ".join(str(error).split())[:200]
+        raise SpecError(f"{path} is no config of a BART: {reason}") from error
 
 
 def shape_of(config: Any) -> BartShape:

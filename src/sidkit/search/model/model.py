@@ -23,17 +23,17 @@ from ...errors import InputError
 from ...progress import Progress, Silent
 from ...retriever.data import Vocabulary
 from ...sids.trie import Trie
+from ..align.pairs import normal_queries
 from ..bart.beams import beam_search
 from ..bart.blocks import blocks_for
 from ..bart.packing import on_device
 from ..bart.weights import Weights
-from ..context import Past
-from ..examples import Filled
-from ..pairs import normal_queries
-from ..plan import SearchPlan
-from ..ranking import Counters, ItemRanker, Ranking
-from ..stages import Corpus, Events, event_inputs
-from ..tokens import Tokens
+from ..training.context import Past
+from ..training.examples import Filled
+from ..training.plan import SearchPlan
+from ..training.stages import Corpus, Events, event_inputs
+from ..training.tokens import Tokens
+from .ranking import Counters, ItemRanker, Ranking
 from .store import ModelParts, load, save
 
 __all__ = ["Answer", "Request", "SearchModel"]

@@ -14,7 +14,7 @@ from ...embed.store import load as load_encoder
 from ...errors import SpecError
 from ...tokenizer.tokenizer import FittedTokenizer
 from ...tokenizer.tokenizer import load as load_tokenizer
-from ..align import Alignment
+from ..align.alignment import Alignment
 
 __all__ = ["QueryEncoder"]
 

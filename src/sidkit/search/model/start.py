@@ -20,8 +20,8 @@ from ...stages.stage import HasCodebooks
 from ...tokenizer.tokenizer import FittedTokenizer
 from ..bart.shape import build_bart, shape_of
 from ..bart.weights import Weights, from_state
-from ..plan import SearchPlan
-from ..tokens import Tokens
+from ..training.plan import SearchPlan
+from ..training.tokens import Tokens
 
 __all__ = ["centroid_rows", "first_weights", "plan_of_folder"]
 
@@ -87,6 +87,6 @@ def _pretrained(folder: Path) -> Any:
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}; --start names a local folder with a BART")
     try:
-        return BartForConditionalGeneration.from_pretrained(folder, local_files_only=True)
+        return BartForConditionalGeneration.from_pretrained(folder, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError, RuntimeError) as error:
         raise SpecError(f"cannot read a BART from {folder}: {error}") from error

@@ -38,11 +38,11 @@ from ...sids.table import SidTable
 from ..bart.former import former_weights
 from ..bart.shape import BartShape, build_bart
 from ..bart.weights import Weights, from_state, shapes_of, to_state
-from ..plan import SearchPlan
-from ..ranking import Counters
 from ..templates import TemplateTask, read_templates
-from ..tokens import Tokens
+from ..training.plan import SearchPlan
+from ..training.tokens import Tokens
 from .query_sids import QueryEncoder
+from .ranking import Counters
 
 __all__ = ["SEARCH_MODEL", "ModelParts", "load", "save"]
 

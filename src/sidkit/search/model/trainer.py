@@ -23,15 +23,15 @@ from ...retriever.log import Log
 from ...sids.table import SidTable
 from ...tokenizer.tokenizer import FittedTokenizer
 from ..bart.former import first_former
-from ..corpus import SearchData
-from ..plan import SearchPlan
-from ..ranking import Counters
-from ..stages import Corpus, training_stages
 from ..templates import read_templates, template_file
-from ..tokens import Tokens, train_bpe
-from ..training import Trainer
+from ..training.corpus import SearchData
+from ..training.loop import Trainer
+from ..training.plan import SearchPlan
+from ..training.stages import Corpus, training_stages
+from ..training.tokens import Tokens, train_bpe
 from .model import SearchModel
 from .query_sids import QueryEncoder
+from .ranking import Counters
 from .start import first_weights, plan_of_folder
 from .store import SEARCH_MODEL, ModelParts
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ...errors import InputError, SpecError
 from ...progress import Progress
 from ..shop.layout import Keys
+from ..shop.split import require_share, time_boundary
 from ..shop.write import Draft, write_shop
-from ..split import require_share, time_boundary
 from .checks import CheckedLog, check_items, check_log, clean
 from .items import ItemIndex
 from .left_out import LeftOut

@@ -17,7 +17,7 @@ from ...errors import InputError, SpecError
 from ...progress import Progress
 from ..shop.layout import Keys
 from ..shop.lists import lists
-from ..split import held_out_groups
+from ..shop.split import held_out_groups
 from .assemble import ReadOptions, ShopSource, assemble
 from .groups import first_rows, groups_of
 from .items import find_item_columns, item_tables

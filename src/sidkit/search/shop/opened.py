@@ -13,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...data.ids import require_utf8
 from ...data.listing import readable
 from ...errors import InputError, did_you_mean
+from ...files.folder import check_digest
+from ...files.seal import check_seal_once
 from .layout import FACTS, FORMAT, OPTIONAL, TABLES, VERSION, Keys, is_key, schema
 
 __all__ = ["Shop"]
@@ -56,7 +59,9 @@ class Shop:
         """A table, or some of its columns, in memory."""
         path = self._path(name)
         with readable(path):
-            return pq.read_table(path, columns=None if columns is None else list(columns))
+            table = pq.read_table(path, columns=None if columns is None else list(columns))
+        _require_texts(table, path)
+        return table
 
     def batches(
         self, name: str, columns: Sequence[str] | None = None, split: str | None = None, rows: int = 1 << 16
@@ -66,6 +71,7 @@ class Shop:
         wanted = None if columns is None else list(dict.fromkeys([*columns, *(["split"] if split else [])]))
         with readable(path), pq.ParquetFile(path) as file:
             for batch in file.iter_batches(rows, columns=wanted):
+                _require_texts(batch, path)
                 if split:
                     batch = batch.filter(pc.equal(batch.column("split"), split))
                     batch = batch if columns is None else batch.select(list(columns))
@@ -120,6 +126,8 @@ def _facts(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not of the format {FORMAT}; {ADVICE}")
     if facts.get("version") != VERSION:
         raise InputError(f"{path} has version {facts.get('version')!r}; this sidkit reads version {VERSION}")
+    with readable(path):
+        check_digest(facts, path, ADVICE)
     tables = facts.get("tables")
     if not isinstance(tables, dict) or not all(isinstance(rows, int) for rows in tables.values()):
         raise InputError(f"{path} does not list its tables and their rows; {ADVICE}")
@@ -131,11 +139,18 @@ def _schema(folder: Path, name: str, rows: int) -> Any:
     path = folder / f"{name}.parquet"
     if not path.is_file():
         raise InputError(f"{path} is missing, though {FACTS} lists it; {ADVICE}")
+    with readable(path):
+        check_seal_once(path)
     with readable(path), pq.ParquetFile(path) as file:
         stored, counted = file.schema_arrow, file.metadata.num_rows
     if counted != rows:
         raise InputError(f"{path} has {counted:,} rows, but {FACTS} counts {rows:,}; {ADVICE}")
     return stored
+
+
+def _require_texts(table: Any, path: Path) -> None:
+    for name in table.schema.names:
+        require_utf8(table.column(name), name, path)
 
 
 def _key(folder: Path, schemas: dict[str, Any], table: str, column: str) -> Any:

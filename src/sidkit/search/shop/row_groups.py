@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from ...files.seal import sealed_writer
 
 __all__ = ["ROWS", "RowGroups"]
 
@@ -24,6 +26,7 @@ class RowGroups:
         self.path, self.schema, self.further, self.rows = path, schema, further, 0
         self._waiting: list[Any] = []
         self._count = 0
+        self._open = ExitStack()
         self._file: Any = None
 
     def __enter__(self) -> RowGroups:
@@ -47,14 +50,13 @@ class RowGroups:
                 self._start(self.schema.empty_table())
             if self._count:
                 self._flush(self._count)
-        if self._file is not None:
-            self._file.close()
+        self._open.__exit__(kind, error, trace)
 
     def _start(self, table: Any) -> None:
         for column in table.schema:
             if self.further and column.name not in self.schema.names:
                 self.schema = self.schema.append(column)
-        self._file = pq.ParquetWriter(self.path, self.schema, compression="zstd")
+        self._file = self._open.enter_context(sealed_writer(self.path, self.schema, compression="zstd"))
 
     def _flush(self, rows: int) -> None:
         waiting = pa.concat_tables(self._waiting)

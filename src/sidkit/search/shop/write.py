@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 
 from ...errors import InputError, StoreError
 from ...files.atomic import replace_folder
+from ...files.folder import with_digest
 from ...files.ours import require_own_folder
 from ...progress import Progress, Silent
-from ..split import PairDraw
 from .counts import EVENTS, ItemCounters, QueryCounts, UserSet
 from .layout import FACTS, FORMAT, TABLES, VERSION, Keys, schema
 from .lists import flat, lists
 from .row_groups import ROWS, RowGroups
+from .split import PairDraw
 
 __all__ = ["Draft", "require_shop_folder", "write_shop"]
 
@@ -70,14 +71,13 @@ def require_shop_folder(output: Path, *inputs: str | Path | None) -> None:
 def write_shop(output: Path, draft: Draft, progress: Progress | None = None) -> dict[str, Any]:
     """Write the folder; the facts in its shop.json."""
     progress = progress or Silent()
-    with replace_folder(output) as folder:
+    with replace_folder(output, drop={f"{name}.parquet" for name in TABLES}) as folder:
         writer = _Writer(folder, draft)
         writer.write_items(progress)
         writer.write_log(progress)
         facts = writer.write_rest()
-        (folder / FACTS).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    for name in set(TABLES) - set(facts["tables"]):  # of a shop that was there before
-        (output / f"{name}.parquet").unlink(missing_ok=True)
+        text = json.dumps(with_digest(facts), indent=2, ensure_ascii=False)
+        (folder / FACTS).write_text(text + "\n", encoding="utf-8")
     return facts
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...errors import SpecError
 from ...progress import Progress, Silent
 from ..shop import Draft, Keys, write_shop
-from ..split import require_share, time_boundary
+from ..shop.split import require_share, time_boundary
 from .engine import build_index
 from .items import SLOTS, Traits, draw_items, leaf_shares
 from .log import Scene, draw_log

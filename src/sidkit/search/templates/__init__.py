@@ -61,7 +61,7 @@ def read_templates(name: str) -> dict[str, tuple[TemplateTask, ...]]:
     path = template_file(name)
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise SpecError(f"cannot read the templates {path}: {error}") from error
     for stage in plain:
         if stage not in STAGES:

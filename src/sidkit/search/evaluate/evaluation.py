@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.items import match
-from ..errors import InputError
-from ..progress import Progress, Silent
+from ...data.items import match
+from ...errors import InputError
+from ...progress import Progress, Silent
+from ..align.pairs import Pairs
+from ..model.model import SearchModel
+from ..model.ranking import Counters
+from ..training.corpus import SearchData, TestPairs
 from .baselines import bm25_lists, counted_lists, nearest_lists
-from .corpus import SearchData, TestPairs
 from .metrics import by_intent, compare, ranks_of
-from .model.model import SearchModel
-from .pairs import Pairs
-from .ranking import Counters
 
 __all__ = [
     "MODEL",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .bart.packing import Ragged, RaggedVectors
+from ..bart.packing import Ragged, RaggedVectors
 from .examples import join
 
 __all__ = [

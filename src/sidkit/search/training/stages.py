@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import SpecError
-from .bart.packing import Ragged
+from ...errors import SpecError
+from ..bart.packing import Ragged
+from ..templates import FIELDS, STAGES, TemplateTask
 from .context import LongHistory, Past, RecentQueries, ShortHistory, UserSids
 from .examples import Filled, TaskExamples
 from .plan import SearchPlan
-from .templates import FIELDS, STAGES, TemplateTask
 from .tokens import Tokens
 
 __all__ = ["Corpus", "Events", "event_inputs", "tables_of", "training_stages"]

@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .bart.packing import Ragged, RaggedVectors, TokenExamples
-from .templates import TemplateTask
+from ..bart.packing import Ragged, RaggedVectors, TokenExamples
+from ..templates import TemplateTask
 from .tokens import Tokens
 
 __all__ = ["Filled", "TaskExamples", "join"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, SpecError, need
-from ..geometry import unit
+from ...errors import InputError, SpecError, need
+from ...geometry import unit
 from .words import is_unspaced, normal
 
 __all__ = ["Matcher", "fuse", "require_share"]

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
-from ..geometry import unit
-from ..progress import Progress, Silent
+from ...errors import InputError
+from ...geometry import unit
+from ...progress import Progress, Silent
+from ..align.pairs import Pairs
+from ..model.ranking import first_of_each
 from .bm25 import BM25
-from .pairs import Pairs
-from .ranking import first_of_each
 from .top import top_rows
 
 __all__ = ["bm25_lists", "counted_lists", "nearest_lists"]

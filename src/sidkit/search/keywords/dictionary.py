@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..errors import InputError, SpecError
+from ...errors import InputError, SpecError
 from .attribute_words import ATTRIBUTE_WORDS
 from .words import normal
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..errors import SpecError
-from ..files.checkpoint import Checkpoint
-from ..progress import Progress, Silent
-from .bart.blocks import blocks_for
-from .bart.network import Blocks, Dropout, loss
-from .bart.packing import PackedBatch, batch_of, epoch
-from .bart.weights import Weights
+from ...errors import SpecError
+from ...files.checkpoint import Checkpoint
+from ...progress import Progress, Silent
+from ..bart.blocks import blocks_for
+from ..bart.network import Blocks, Dropout, loss
+from ..bart.packing import PackedBatch, batch_of, epoch
+from ..bart.weights import Weights
 from .examples import Filled
 from .plan import SearchPlan
 from .tokens import Tokens

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ...errors import InputError
 
 __all__ = ["Difference", "Totals", "by_intent", "compare", "ranks_of", "totals"]
 

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..data.items import match
-from ..data.write import write_vectors
-from ..errors import InputError, need
-from ..files.atomic import replace_folder
-from ..geometry import unit
-from ..progress import Progress, Silent
-from .align import FOLDER, Alignment, AlignPlan, KeywordVectors
-from .keywords import Matcher, require_share
+from ...data.items import match
+from ...data.write import write_vectors
+from ...errors import InputError, need
+from ...files.atomic import replace_folder
+from ...files.table_formats import write_table
+from ...geometry import unit
+from ...progress import Progress, Silent
+from ..keywords.matching import Matcher, require_share
+from .alignment import FOLDER, Alignment, AlignPlan, KeywordVectors
 from .pairs import Clicks, PairOptions, Pairs, clicks_of, pairs_of
 
 __all__ = ["Aligned", "Keywords", "align", "write_aligned"]
@@ -72,7 +72,7 @@ def align(
     item_source, query_source: embeddings with ids (item_id and query_id).
     """
     need("torch", "search", "aligning queries and items")
-    from .align_training import train
+    from .training import train
 
     plan, pairs, report = plan or AlignPlan(), pairs or PairOptions(), progress or Silent()
     texts, records = _queries_of(queries, query_source.ids)
@@ -121,7 +121,8 @@ def write_aligned(made: Aligned, output: Path) -> None:
             "train_records": pa.array(made.train_records),
             "embedding": pa.FixedSizeListArray.from_arrays(pa.array(made.queries.ravel()), made.queries.shape[1]),
         }
-        pq.write_table(pa.table(columns), folder / "queries.parquet", compression="none", use_dictionary=False)
+        table = pa.table(columns)
+        write_table(folder / "queries.parquet", table, compression="none", use_dictionary=False)
         made.alignment.save(folder / FOLDER)
 
 
@@ -202,6 +203,6 @@ def _recall(queries: Vectors, items: Vectors, pairs: Pairs) -> float:
     """Pairs whose item is among the 50 nearest of its query, / pairs."""
     import torch
 
-    from .align_training import hits_at
+    from .training import hits_at
 
     return hits_at(torch.as_tensor(queries), torch.as_tensor(items), pairs, CUT) / len(pairs.left)

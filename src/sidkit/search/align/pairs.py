@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..data.items import match
-from ..errors import InputError, SpecError
+from ...data.items import match
+from ...errors import InputError, SpecError
 
 __all__ = [
     "Clicks",

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..errors import InputError, SpecError
+from ...errors import InputError, SpecError
 
 __all__ = ["PairDraw", "held_out_groups", "require_share", "time_boundary"]
 

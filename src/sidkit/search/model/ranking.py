@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..data.items import match, without_dictionary
-from ..errors import InputError, SpecError
-from ..sids.trie import Trie
+from ...data.items import match, without_dictionary
+from ...errors import InputError, SpecError
+from ...sids.trie import Trie
 
 __all__ = ["Counters", "ItemRanker", "Ranking", "composite", "first_of_each"]
 

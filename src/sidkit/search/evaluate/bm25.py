@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, need
-from ..progress import Progress, Silent
-from .words import terms
+from ...errors import InputError, need
+from ...progress import Progress, Silent
+from ..keywords.words import terms
 
 __all__ = ["BM25"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..errors import SpecError
-from .bart.shape import BartShape, preset
+from ...errors import SpecError
+from ..bart.shape import BartShape, preset
 
 __all__ = ["SCHEDULES", "SearchPlan", "plan_for"]
 

@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, SpecError, StoreError
-from ..files.folder import FolderFormat, require_array
-from ..geometry import unit
-from .keywords import Matcher, fuse, require_share
+from ...errors import InputError, SpecError, StoreError
+from ...files.folder import FolderFormat, require_array
+from ...geometry import unit
+from ..keywords.matching import Matcher, fuse, require_share
 
 __all__ = ["AlignPlan", "Alignment", "KeywordVectors", "Projection"]
 

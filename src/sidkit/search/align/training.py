@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from ..engine.device import find_device
-from ..errors import SpecError
-from ..progress import Progress, Silent
-from .align import AlignPlan, Projection
+from ...engine.device import find_device
+from ...errors import SpecError
+from ...progress import Progress, Silent
+from .alignment import AlignPlan, Projection
 from .pairs import Pairs, TrainingPairs
 
 __all__ = ["Trained", "hits_at", "train"]

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..data.items import match
-from ..errors import InputError, SpecError
-from ..sids.table import SidTable
+from ...data.items import match
+from ...errors import InputError, SpecError
+from ...sids.table import SidTable
+from ..align.pairs import normal_queries
+from ..read.left_out import LeftOut
+from ..shop import Shop
+from ..shop.lists import flat
 from .context import past_of
-from .pairs import normal_queries
-from .read.left_out import LeftOut
-from .shop import Shop
-from .shop.lists import flat
 from .stages import Corpus, Events
 
 __all__ = ["SearchData", "TestPairs", "profiles_of"]

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, StoreError, need
-from ..sids.template import TEMPLATES
-from .bart.packing import Ragged
+from ...errors import InputError, StoreError, need
+from ...sids.template import TEMPLATES
+from ..bart.packing import Ragged
 
 __all__ = ["Tokens", "train_bpe"]
 

@@ -1,0 +1,1 @@
+"""Words of texts and keywords in them: matching, the dictionary of a catalogue."""
