@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 UV      = UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q -p $(VENV)/bin/python -c constraints.txt
 
-.PHONY: demo test lowest lint docs check clean
+.PHONY: demo test lowest newest lint docs wheel check clean
 
 demo: $(VENV)/core
 	$(VENV)/bin/sidkit demo
@@ -11,12 +11,22 @@ demo: $(VENV)/core
 test: $(VENV)/dev
 	$(VENV)/bin/python -m pytest
 
-# The core with the lowest versions that pyproject.toml admits.
+# A short suite of the core with the lowest versions that pyproject.toml admits, and with the newest that there are.
+CORE  = '.[explore,report]' 'pytest>=8' 'pytest-timeout>=2.3' 'hypothesis>=6.100' 'pandas>=2.2' 'polars>=1'
+SHORT = tests/sids tests/files tests/tokenizer/test_store.py tests/data/test_embeddings.py tests/data/test_frames.py \
+	tests/cli/test_outputs.py tests/test_paper.py
+
 lowest: $(VENV)/bin/uv
-	$(VENV)/bin/uv venv -q --clear -p $(PYTHON) $(VENV)-lowest
-	$(VENV)/bin/uv pip install -q -p $(VENV)-lowest/bin/python --resolution lowest-direct '.[explore,report]' \
-		'pytest>=8' 'pytest-timeout>=2.3' 'hypothesis>=6.100' 'pandas>=2.2' 'polars>=1'
-	$(VENV)-lowest/bin/python -m pytest tests/sids tests/data tests/files tests/test_paper.py tests/cli/test_cli.py
+	$(call short_suite,lowest,lowest-direct)
+
+newest: $(VENV)/bin/uv
+	$(call short_suite,newest,highest)
+
+define short_suite
+$(VENV)/bin/uv venv -q --clear -p $(PYTHON) $(VENV)-$(1)
+$(VENV)/bin/uv pip install -q -p $(VENV)-$(1)/bin/python --resolution $(2) $(CORE)
+$(VENV)-$(1)/bin/python -m pytest $(SHORT)
+endef
 
 lint: $(VENV)/dev
 	$(VENV)/bin/ruff check .
@@ -26,7 +36,13 @@ lint: $(VENV)/dev
 docs: $(VENV)/docs
 	$(VENV)/bin/zensical build --strict --clean
 
-check: lint docs test
+# The files of a release, with the compiled kernels, and what an index would say to them.
+wheel: $(VENV)/dev
+	rm -rf dist
+	$(VENV)/bin/python -m build --no-isolation
+	$(VENV)/bin/twine check --strict dist/*
+
+check: lint docs wheel test
 
 $(VENV)/bin/uv:
 	$(PYTHON) -m venv $(VENV)
@@ -46,4 +62,4 @@ $(VENV)/dev: $(VENV)/bin/uv pyproject.toml constraints.txt
 	touch $@ $(VENV)/core $(VENV)/docs
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache site
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-newest .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache site dist

@@ -18,21 +18,18 @@ IMAGES = HERE.parent / "docs" / "images"
 OURS, OTHERS, FLOOR = "#2a6f97", "#b8bdc4", "#c0392b"
 
 
-FILES = ("cpu_pass", "cpu_pass_again")  # a million rows; 300,000, once the numpy path settled ties in float64
-
-
 def read(name):
     return json.loads((HERE / "results" / f"{name}.json").read_text())
 
 
 def cpu():
     """Left: one pass over a million rows, ours and the peers', as multiples of the bare product. Right: growth."""
-    figures, without = (read(name)["best of all repeats"]["d=128 K=1024, over sgemm"] for name in FILES)
+    figures = read("cpu_pass")["best of all repeats"]["d=128 K=1024, over sgemm"]
     bars = {
         "sidkit, hard": figures["native k=1"],
         "sidkit, top-2": figures["native k=2"],
         "sidkit, top-5": figures["native k=5"],
-        "sidkit without compiler, hard": without["numpy engine k=1"],
+        "sidkit without kernels, hard": figures["numpy engine k=1"],
         "faiss, best BLAS setting": min(v for name, v in figures.items() if name.startswith("faiss")),
         "faiss as installed": figures["faiss as installed k=1"],
         "torch loop": figures["torch loop k=1"],

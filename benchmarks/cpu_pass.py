@@ -3,6 +3,7 @@
     python benchmarks/cpu_pass.py                      1,000,000 rows, three repeats, some minutes
     python benchmarks/cpu_pass.py --rows 200000 --repeats 8 --patience 30
                                                        short times, measured while others do not use the machine
+    python benchmarks/cpu_pass.py --passes-only        sidkit and the product alone: needs no peer, and no torch
 
 Everything in a repeat runs one after the other, so ratios compare like with like; the yardstick is the best of numpy
 and torch on the same product, in the same repeat. The summary compares the least times of all repeats. Peers run in
@@ -19,17 +20,24 @@ import platform
 import subprocess
 import sys
 import time
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import threadpoolctl
-import torch
 
 import sidkit
 from sidkit.engine import cpu, native
-from sidkit.engine.native.build import kernels, processor
+from sidkit.engine.native.build import kernels
+from sidkit.engine.native.cache import processor
+from sidkit.engine.native.compiler import find_compiler
 from sidkit.stages.cluster.kmeans import Centroids, KMeans
+
+if find_spec("torch"):
+    import torch
+else:
+    torch = None
 
 RESULTS = Path(__file__).with_name("results") / "cpu_pass.json"
 CHUNK = 1 << 16
@@ -86,7 +94,8 @@ def seconds(f):
 
 def limited(threads, f):
     """f with every library limited to this number of threads."""
-    torch.set_num_threads(threads)
+    if torch:
+        torch.set_num_threads(threads)
     os.environ["SIDKIT_THREADS"] = str(threads)
     with threadpoolctl.threadpool_limits(threads):
         return f()
@@ -96,17 +105,18 @@ def sgemm(x, c):
     """The yardstick: seconds of the bare product of all rows and centroids, by the best BLAS and block here."""
     c = c.astype(np.float32)
     out = np.empty((8192, len(c)), np.float32)
-    tx, tc, tout = torch.from_numpy(x), torch.from_numpy(c), torch.from_numpy(out)
 
     def by(multiply, block):
         for start in range(0, len(x), block):
             multiply(start, min(block, len(x) - start))
 
-    products = {
-        "numpy 8192": lambda: by(lambda s, m: np.matmul(x[s : s + m], c.T, out=out[:m]), 8192),
-        "torch 8192": lambda: by(lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), 8192),
-        "torch 2048": lambda: by(lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), 2048),
-    }
+    products = {"numpy 8192": lambda: by(lambda s, m: np.matmul(x[s : s + m], c.T, out=out[:m]), 8192)}
+    if torch:
+        tx, tc, tout = torch.from_numpy(x), torch.from_numpy(c), torch.from_numpy(out)
+        for block in (8192, 2048):
+            products[f"torch {block}"] = lambda block=block: by(
+                lambda s, m: torch.mm(tx[s : s + m], tc.T, out=tout[:m]), block
+            )
     return {f"sgemm {name}": seconds(f) for name, f in products.items()}
 
 
@@ -208,9 +218,7 @@ def peer_passes(path, threads):
 def wide(n):
     """d = 768, K = 256, the public setting."""
     x = planted(n, 768, 256)
-    c = centroids_of(x, 256)
-    out = sgemm(x, c)
-    return out | {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k)) for k in (1, 2, 5)}
+    return few_passes(x, centroids_of(x, 256))
 
 
 def semantic_id(x, threads):
@@ -246,6 +254,12 @@ def best_of(rounds):
 
 
 def machine():
+    def installed(name):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return None
+
     libraries = [{k: v for k, v in one.items() if k != "filepath"} for one in threadpoolctl.threadpool_info()]
     names = [line.split(":")[1].strip() for line in processor().splitlines() if line.startswith("model name")]
     return {
@@ -254,22 +268,36 @@ def machine():
         "load": os.getloadavg(),
         "vector unit": kernels().sidkit_unit(),
         "python": platform.python_version(),
-        "versions": {
-            name: version(name) for name in ("numpy", "scipy", "torch", "faiss-cpu", "scikit-learn", "semantic-id")
-        },
+        "versions": {name: installed(name) for name in LIBRARIES},
+        "library": Path(kernels()._name).name,
+        "compiler": bool(find_compiler()),
         "threadpools": libraries,
     }
+
+
+def few_passes(x, c):
+    """Seconds of the product and of sidkit's passes, once."""
+    return sgemm(x, c) | {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k)) for k in (1, 2, 5)}
+
+
+def passes_only(rows, repeats):
+    """sidkit's passes and the product, the least of all repeats, over the product."""
+    out = {}
+    for d, size, n in ((128, 1024, rows), (768, 256, rows // 4)):
+        x = planted(n, d, size)
+        c = centroids_of(x, size)
+        rounds = [few_passes(x, c) for _ in range(repeats)]
+        name = f"d={d} K={size}"
+        out |= {f"{name}, over sgemm": ratios(best_of(rounds)), f"{name}, seconds": best_of(rounds)}
+    return out
 
 
 def one_round(x, threads, path, peers):
     """Seconds of everything, once."""
 
-    def few():
-        return sgemm(x, c) | {f"native k={k}": seconds(lambda k=k: native_pass(x, c, k)) for k in (1, 2, 5)}
-
     c = limited(threads, lambda: centroids_of(x, 1024))
     return {
-        "threads": {str(t): limited(t, few) for t in (1, threads)},
+        "threads": {str(t): limited(t, lambda: few_passes(x, c)) for t in (1, threads)},
         "d=128 K=1024": limited(threads, lambda: passes(x, threads, path, peers)),
         "d=768 K=256": limited(threads, lambda: wide(max(len(x) // 4, 20_000))),
     }
@@ -281,6 +309,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--passes-only", action="store_true")
     parser.add_argument(
         "--patience", type=float, default=0.0, help="seconds to wait for an idle machine before each measurement"
     )
@@ -289,6 +318,12 @@ def main() -> None:
     globals()["PATIENCE"] = options.patience
     if not native.prepare(float("inf")):
         raise SystemExit(f"no compiled kernels: {native.reason()}")
+    if options.passes_only:
+        result = {"command": " ".join(sys.argv), "rows": options.rows, "threads": options.threads, "machine": machine()}
+        result |= limited(options.threads, lambda: passes_only(options.rows, options.repeats))
+        write(options.out, result)
+        print(json.dumps(result, indent=1))
+        return
     x = planted(options.rows, 128, 1024)
     path = Path(os.environ.get("TMPDIR", "/tmp")) / f"cpu_pass_{os.getpid()}.npy"
     np.save(path, x)
@@ -302,7 +337,8 @@ def main() -> None:
             result |= {"repeats": [summary(one, options.threads) for one in rounds], "seconds": rounds}
             write(options.out, result)
         if not options.no_peers:
-            result["semantic-id, a whole fit"] = semantic_id(x[: len(x) // 10], options.threads)
+            if find_spec("semantic_id"):
+                result["semantic-id, a whole fit"] = semantic_id(x[: len(x) // 10], options.threads)
             write(options.out, result)
     finally:
         path.unlink()

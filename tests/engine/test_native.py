@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sidkit.engine import cpu, native
-from sidkit.engine.native import CarryChain, build
+from sidkit.engine.native import CarryChain, build, cache
 from sidkit.engine.steps import CarryStep
 from sidkit.geometry import residual, unit
 from sidkit.stages.cluster.kmeans import Centroids, KMeans
@@ -23,7 +24,7 @@ needs_kernels = pytest.mark.skipif(build.library() is None, reason=f"no compiled
 
 
 def test_kernels_are_there_wherever_they_can_be():
-    excuses = ("no C compiler", "switched off", "written for x86-64")
+    excuses = ("no C compiler", "switched off", "written for x86-64 and aarch64")
     assert build.library() is not None or str(build.reason()).startswith(excuses), build.reason()
 
 
@@ -323,7 +324,7 @@ def test_a_failed_build_is_tried_again_after_a_day(tmp_path):
     flag.touch()
     assert "remembered in" in fresh_process(tmp_path, CC=compiler)
     (bad,) = (tmp_path / "sidkit").glob("*.bad")
-    old = bad.stat().st_mtime - build.REMEMBERED
+    old = bad.stat().st_mtime - cache.REMEMBERED
     os.utime(bad, (old, old))
     assert fresh_process(tmp_path, CC=compiler) == "True None"
     assert not bad.exists()
@@ -331,9 +332,32 @@ def test_a_failed_build_is_tried_again_after_a_day(tmp_path):
 
 def test_a_compiler_that_never_ends_is_stopped_and_remembered(tmp_path):
     slow = compiler_that(tmp_path, "exec sleep 1000")
-    script = "from sidkit.engine.native import build; build.COMPILING = 1" + SCRIPT
+    script = "from sidkit.engine.native import compiler; compiler.COMPILING = 1" + SCRIPT
     assert fresh_process(tmp_path, script, CC=slow) == "False cc took over 1 seconds to build the kernels"
     assert "remembered in" in fresh_process(tmp_path, CC=slow)
+
+
+def test_what_a_compiler_started_is_stopped_with_it(tmp_path):
+    slow = compiler_that(tmp_path, f"sleep 1000 & echo $! > {tmp_path}/child; wait")
+    script = "from sidkit.engine.native import compiler; compiler.COMPILING = 1" + SCRIPT
+    assert fresh_process(tmp_path, script, CC=slow) == "False cc took over 1 seconds to build the kernels"
+    status = Path(f"/proc/{int((tmp_path / 'child').read_text())}/stat")
+    deadline = time.monotonic() + 10
+    while status.exists() and " Z " not in status.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@needs_kernels
+def test_a_library_that_others_may_have_written_is_not_loaded(tmp_path):
+    look = "from sidkit.engine import native; print(native.prepare(0), native.reason())"
+    assert fresh_process(tmp_path) == "True None"
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "sidkit").iterdir()} == {0}
+    for one in (tmp_path / "sidkit").iterdir():
+        one.chmod(0o666)
+        assert fresh_process(tmp_path, look) == "False not compiled yet"
+        one.chmod(0o600)
+    assert fresh_process(tmp_path, look) == "True None"
 
 
 def test_no_shell_reads_the_name_of_a_compiler(tmp_path):

@@ -6,7 +6,7 @@ other kernels for small products, whose last bits differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +134,21 @@ def soft_weights(score: NDArray[np.float64], beta: float) -> NDArray[np.float64]
     weight = np.exp(beta * (score - score[:, :1]))
     normal: NDArray[np.float64] = weight / weight.sum(axis=1, keepdims=True)
     return normal
+
+
+def hard_sums(
+    x: Floats, codes: Codes, sizes: Sequence[int], mean: Floats | None = None
+) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Mass (K,) and sum (K, d) of the rows, less the mean, under the codes of each column: codes (n, m), m sizes."""
+    mass = [np.bincount(column, minlength=size).astype(np.float64) for column, size in zip(codes.T, sizes, strict=True)]
+    if native.ready(x):
+        from .native.sums import add_by_code
+
+        past = np.cumsum(sizes)
+        total = add_by_code(x, codes + (past - sizes).astype(np.int32), int(past[-1]), BLOCK, mean)
+        return list(zip(mass, np.split(total, past[:-1]), strict=True))
+    full, ones = x if mean is None else x - mean, np.ones((len(x), 1))
+    return [(m, add_up(full, codes[:, [j]], ones, len(m))[1]) for j, m in enumerate(mass)]
 
 
 def add_up(x: Floats, index: Codes, weight: NDArray[np.float64], size: int) -> tuple[NDArray[np.float64], ...]:

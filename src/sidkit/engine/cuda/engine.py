@@ -15,7 +15,7 @@ need("triton", "torch", "computing on a CUDA device")
 from .carry import CarryPlan, carried, lengths, plan_carry  # noqa: E402
 from .codebook import CudaCodebook, book  # noqa: E402
 from .fit import soft_sums  # noqa: E402
-from .pairs import add_up, column_sums  # noqa: E402
+from .pairs import add_up, column_sums, hard_sums  # noqa: E402
 from .tokens import nearest, top  # noqa: E402
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "book",
     "carried",
     "column_sums",
+    "hard_sums",
     "lengths",
     "nearest",
     "plan_carry",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from . import tiles
 from .tiles import ceil_div, power_above, power_below
 from .triton import sums as kernels_sum
 
-__all__ = ["AT_ONCE", "CodePairs", "add_up", "column_sums"]
+__all__ = ["AT_ONCE", "CodePairs", "add_up", "column_sums", "hard_sums"]
 
 AT_ONCE = 21 << 20  # pairs sorted together: 16 bytes each
 PAIRS = 512  # pairs a codeword should have in a sub-block of rows
@@ -79,6 +81,14 @@ def add_up(x: Tensor, index: Tensor, weight: Tensor, size: int) -> tuple[Tensor,
         mass += part_mass * heaviest
         total += part_total * heaviest
     return mass, total
+
+
+def hard_sums(
+    x: Tensor, codes: Tensor, sizes: Sequence[int], mean: Tensor | None = None
+) -> list[tuple[Tensor, Tensor]]:
+    """Mass (K,) and sum (K, d) of the rows, less the mean, under the codes of each column: codes (n, m), m sizes."""
+    full, ones = x if mean is None else x - mean, x.new_ones((len(x), 1))
+    return [add_up(full, codes[:, j : j + 1], ones, size) for j, size in enumerate(sizes)]
 
 
 def column_sums(x: Tensor) -> Tensor:

@@ -1,16 +1,17 @@
 """Compiled kernels for float32 rows: whole passes at less than the cost of the matrix product alone.
 
-    prepare(work)                           compile them, if `work` multiply-adds pay for it
+    prepare(work)                           try or compile them, if `work` multiply-adds pay for it
     ready(x, k)                             whether they take rows like x, k codewords each
     top(x, book, k)                         as cpu.top
     nearest(x, book)                        as cpu.nearest, and the same codes
     soft_sums(x, book, k, beta, scale)      one fitting pass over the rows
     carry(x, chain, codes)                  rows after the stages of a chain, the same bits as geometry.py
-    encode(x, chain)                        all codes of the rows in one sweep
+    encode(x, chain, out)                   all codes of the rows in one sweep
 
-They are compiled on the machine where there is a compiler, and tested in a child process before first use (build.py).
-Without them results are the same and take longer. A row's result never depends on other rows, on the threads or on the
-instruction set; sums over rows are in float64, in the order of the rows (see kernels.c).
+A wheel brings them for several instruction sets; where it does not, they are compiled on the machine. Either way they
+are tested in a child process before first use (build.py). Without them results are the same and take longer. A row's
+result never depends on other rows, on the threads or on the instruction set; sums over rows are in float64, in the
+order of the rows (see kernels.c).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .build import kernels, library, reason
 from .chain import CarryChain
 from .layout import MAX_K
 from .packed import Packed, pack
+from .shipped import levels_here
 
 if TYPE_CHECKING:
     from ..cpu import CpuCodebook
@@ -51,16 +53,17 @@ Codes = NDArray[np.int32]
 Sums = tuple[Doubles, Doubles, Doubles]
 
 WORTH_BUILDING = 1 << 36  # multiply-adds that pay for seconds of compiling
+WORTH_TRYING = 1 << 34  # and for half a second of trial, once a machine, where a wheel brought the kernels
 WORTH_A_THREAD = 1 << 23  # multiply-adds that pay for starting a thread
 
 
 def prepare(work: float) -> bool:
-    """Make the kernels ready, compiling them if `work` multiply-adds pay for it; returns whether they are ready."""
-    return library(build=work >= WORTH_BUILDING) is not None
+    """Make the kernels ready, compiled or tried if `work` multiply-adds pay for it; returns whether they are."""
+    return library(build=work >= (WORTH_TRYING if levels_here() else WORTH_BUILDING)) is not None
 
 
 def ready(x: Any, k: int = 1) -> bool:
-    """Whether the kernels are compiled and take rows like x, k codewords each. Never compiles."""
+    """Whether the kernels are there and take rows like x, k codewords each. Never compiles."""
     fits = isinstance(x, np.ndarray) and x.dtype == np.float32 and x.ndim == 2 and x.shape[1] > 0
     return fits and k <= MAX_K and library(build=False) is not None
 
@@ -128,12 +131,15 @@ def carry(x: Floats, chain: CarryChain, codes: Codes | None = None) -> Floats:
     return out
 
 
-def encode(x: Floats, chain: CarryChain) -> Codes:
-    """The code of every row at every step that has a book: (n, width)."""
+def encode(x: Floats, chain: CarryChain, out: Floats | None = None) -> Codes:
+    """The code of every row at every step that has a book: (n, width).
+
+    out: where the rows after all steps go, (n, d), if the chain passes them on.
+    """
     if any(step.column >= 0 and step.book is None for step in chain.steps):
         raise ValueError("a step without a book cannot find its codes")
     codes = np.zeros((len(x), chain.width), np.int32)
-    _run(x, None, 0, chain=chain, codes=codes, find=True)
+    _run(x, None, 0, chain=chain, codes=codes, find=True, out=out)
     return codes
 
 
@@ -165,7 +171,7 @@ def _run(
         job.codes, job.width = codes.ctypes.data, codes.shape[1]
         work += 8 * len(chain.steps) + (chain.work if find else 0)
     for name, value in arrays.items():
-        setattr(job, name, value.ctypes.data if isinstance(value, np.ndarray) else value)
+        setattr(job, name, value.ctypes.data if isinstance(value, np.ndarray) else value)  # None: no such output
     job.threads = min(threads(), 1 + n * d * work // WORTH_A_THREAD)
     if kernels().sidkit_run(byref(job)):
         raise MemoryError(f"no memory to score {n} rows against {work} codewords")

@@ -1,18 +1,23 @@
 /* One block of rows, from raw rows to results. */
 
+typedef struct { /* a row's share in a codeword */
+    double weight;
+    int32_t row, code;
+} Share;
+
 typedef struct { /* the results of a span of rows that are still to be added up */
     float *rows;      /* (span, d), where the rows went through steps */
     int32_t *index;   /* (span, k) */
     double *weight;   /* (span, k) */
     double *best;     /* (span,) the similarity of the best codeword */
+    Share *shares;    /* (span, k) in the order of adding.h */
 } Span;
 
 /* The k similarities of a row and their soft weights; k = 1 weighs 1. */
-static double weigh(const Job *job, Desk *desk, int64_t r, double *weight) {
-    const int64_t d = job->d, k = job->k;
+static double weigh(const Job *job, const Desk *desk, int64_t r, double *weight) {
+    const int64_t k = job->k;
     double sum = 0, top = 0;
-    for (int64_t i = 0; i < d; i++) desk->wide[i] = desk->rows[r * desk->row_stride + i];
-    double square = dot_double(desk->wide, desk->wide, d), length = sqrt(square);
+    const double square = desk->square[r], length = sqrt(square);
     for (int64_t i = 0; i < k; i++) {
         double score = desk->best[r * MAX_K + i];
         score = job->scale < 0 ? score / (length + (length == 0)) : 2 * job->scale * (score - 0.5 * square);
@@ -57,16 +62,4 @@ static void handle(const Job *job, Desk *desk, const Span *span, int64_t base, i
             job->score[(first + r) * k + i] = (float)desk->best[r * MAX_K + i];
         if (job->total) span->best[first - base + r] = weigh(job, desk, r, span->weight + (first - base + r) * k);
     }
-}
-
-/* Columns from .. to of the weighted sums, row after row. */
-static void add_columns(const float *x, int64_t n, const Job *job, const int32_t *index, const double *weight,
-                        int64_t from, int64_t to) {
-    const int64_t d = job->d, k = job->k;
-    for (int64_t r = 0; r < n; r++, x += d)
-        for (int64_t i = 0; i < k; i++) {
-            double *restrict sum = job->total + index[r * k + i] * d;
-            const double w = weight[r * k + i];
-            for (int64_t c = from; c < to; c++) sum[c] += w * (double)x[c];
-        }
 }

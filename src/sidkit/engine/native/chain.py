@@ -18,10 +18,10 @@ Codes = NDArray[np.int32]
 
 
 class CarryChain:
-    """Steps in order, in the layout of the kernels."""
+    """Steps in order, in the layout of the kernels; ends: nothing is passed on by a last step that finds its code."""
 
-    def __init__(self, steps: Sequence[CarryStep]) -> None:
-        self.steps = tuple(steps)
+    def __init__(self, steps: Sequence[CarryStep], ends: bool = True) -> None:
+        self.steps, self.ends = tuple(steps), ends
         self.width = 1 + max((step.column for step in self.steps), default=-1)
         self.vectors = [
             None if step.vectors is None else np.ascontiguousarray(step.vectors, np.float32) for step in self.steps
@@ -45,7 +45,7 @@ class CarryChain:
             structs[i].column = step.column
             structs[i].keep, structs[i].rest = step.keep, 1.0 - step.keep
             structs[i].normalize = step.normalize
-            structs[i].last = find and i == len(self.steps) - 1
+            structs[i].last = find and self.ends and i == len(self.steps) - 1
         return structs
 
     def check(self, n: int, codes: Codes | None) -> Codes:

@@ -12,11 +12,13 @@
  *     vector.h    the vector unit                    block.h    one block of rows, from raw rows to results
  *     rows.h      row formulas                       team.h     a team of threads on one job
  *     screens.h   approximate scores and bounds      pack.h     a codebook made ready
+ *     portable.h  names that old systems know        adding.h   weighted sums of rows
+ *     crew.h      threads on pieces of work          parents.h  rows against the centroids of their parent
+ *     sums.h      sums of rows by known codes
  *
- * Sums over rows are float64 additions in the order of the rows, on any number of threads: a thread adds up columns,
- * not rows.
+ * Sums over rows are float64 additions in the order of the rows, on any number of threads (adding.h).
  *
- * Build: cc -O3 -march=native -ffp-contract=off -shared -fPIC kernels.c -lm -lpthread   (build.py does)
+ * Build: cc -O3 -march=native -ffp-contract=off -shared -fPIC kernels.c -lm -lpthread   (compiler.py does)
  * -ffp-contract=off matters: the row formulas must round as numpy's do, multiply and add apart.
  */
 #include <float.h>
@@ -29,16 +31,21 @@
 
 #define MAX_K 16 /* codewords kept per row */
 
+#include "portable.h"
 #include "layout.h"
 #include "vector.h"
 #include "rows.h"
 #include "screens.h"
 #include "search.h"
 #include "block.h"
+#include "adding.h"
 #include "team.h"
 #include "pack.h"
+#include "crew.h"
+#include "parents.h"
+#include "sums.h"
 
 int sidkit_wide(void) { return WIDE; }
 
-/* 0: plain C, 1: AVX2, 2: AVX-512; 4 more with dot products of bytes. */
+/* 0: plain C or NEON, 1: AVX2, 2: AVX-512; 4 more with dot products of bytes. */
 int sidkit_unit(void) { return (LANES == 16 ? 2 : LANES == 8 ? 1 : 0) + 4 * INT8; }

@@ -5,12 +5,12 @@ typedef struct { /* a codebook; the arrays are Python's, filled by sidkit_pack *
     const double *exact;  /* (K, d) */
     const double *offset; /* (K,) */
     float *rows;          /* (panels, d, WIDE) */
-    float *flat;          /* (K, padded): the same by row */
-    uint8_t *bytes;       /* (panels, d / 4 rounded up, WIDE, 4): quantised, plus 128 */
-    float *scale;         /* (panels * WIDE,): a row is about scale * (bytes - 128); 0 in the padding */
+    uint8_t *bytes;       /* (panels, d / 4 rounded up, WIDE, 4): quantised, plus LIFT (vector.h) */
+    uint8_t *pairs;       /* (K, 2, d rounded up to 64): the same bytes by row, and what they leave in units of 1 / FINER */
+    float *scale;         /* (panels * WIDE,): a row is about scale * (bytes - LIFT); 0 in the padding */
     float *shift;         /* (panels * WIDE,): the offset; -inf in the padding */
     uint8_t *plain;       /* (panels,): whether a panel has no shift at all */
-    double reach, slip, slack; /* max |c|, max |c - scale * (bytes - 128)|, max |offset| */
+    double reach, slip, skid, slack; /* max |c|, |c - scale * (bytes - LIFT)|, the same with both bytes, |offset| */
     int32_t zero[MAX_K];  /* the best codewords of a zero row */
     int32_t usable;       /* whether the screens' bounds hold for this codebook */
 } Codebook;
@@ -37,6 +37,6 @@ typedef struct {
     float *score;         /* (n, k) or NULL */
     double *mass, *total, *objective; /* (K,), (K, d) and (1,), added to, or NULL */
     double beta, scale;   /* soft weights; scale < 0: cosine, else s = -scale |x - c|^2 */
-    int64_t threads, screen; /* screen: 0 float32, 1 int8 where there is one */
+    int64_t threads, screen; /* screen: 0 float32, 1 int8 where there is one, 2 UNSETTLED */
     int64_t rescored, swept; /* returned: scores computed again, rows screened in int8 */
 } Job;

@@ -32,8 +32,8 @@ class Packed:
         panels, padded = -(-size // wide), -(-d // 16) * 16
         self.arrays = {
             "rows": _aligned(panels * d * wide, np.float32),
-            "flat": _aligned(size * padded, np.float32),
             "bytes": _aligned(panels * -(-d // 4) * wide * 4, np.uint8),
+            "pairs": _aligned(size * 2 * -(-d // 64) * 64, np.uint8),
             "scale": _aligned(panels * wide, np.float32),
             "shift": _aligned(panels * wide, np.float32),
             "plain": _aligned(panels, np.uint8),

@@ -16,6 +16,8 @@ from ..steps import CarryStep
 from . import CarryChain, build, carry, encode, nearest, soft_sums, top
 from . import _run as run
 from .packed import pack
+from .parents import busy_rows, families, nearest_own
+from .sums import add_by_code
 
 __all__ = ["main"]
 
@@ -34,6 +36,7 @@ def main(path: str) -> None:
             x = rng.standard_normal((n, d)).astype(np.float32)
             try_search(x, cpu.book(rng.standard_normal((size, d)), metric, x), k)
         try_stages(x, rng.standard_normal((size, d)).astype(np.float32))
+        try_parents(x, rng.standard_normal((size, d)).astype(np.float32))
 
 
 def try_search(x: cpu.Floats, book: cpu.CpuCodebook, k: int) -> None:
@@ -65,6 +68,23 @@ def try_stages(x: cpu.Floats, centroids: cpu.Floats) -> None:
     require(np.array_equal(codes[:, 1], nearest(row, book)), "the second code")
     row = residual(row, centroids[codes[:, 1]], 0.25)
     require(np.allclose(carry(x, chain, codes), row, rtol=1e-5, atol=1e-6), "the rows passed on")
+
+
+def try_parents(x: cpu.Floats, centroids: cpu.Floats) -> None:
+    n, size = len(x), len(centroids)
+    first = np.arange(n) % size
+    count = 1 + np.arange(n) % (size - first)
+    score = x.astype(np.float64) @ centroids.T - 0.5 * (centroids.astype(np.float64) ** 2).sum(axis=1)
+    right = np.array([score[i, f : f + c].argmax() for i, (f, c) in enumerate(zip(first, count, strict=True))])
+    require(np.array_equal(nearest_own(x, centroids, first, count), right), "the nearest of a row's own codewords")
+    total = add_by_code(x, right[:, None], size, 16)
+    require(np.allclose(total.sum(axis=0), x.sum(axis=0, dtype=np.float64)), "the sums of rows by known codes")
+    nearest_of_all = nearest(x, cpu.book(centroids, "euclidean", x))
+    means = families(x, np.array([[0, n]]), centroids[None], 1)[0]
+    for code in np.unique(nearest_of_all):
+        mean = x[nearest_of_all == code].mean(axis=0, dtype=np.float64)
+        require(np.allclose(means[code], mean, rtol=1e-5, atol=1e-6), "the means of a parent's rows")
+    require(bool(busy_rows(x).all()) and not busy_rows(x * 0).any(), "which rows are zero")
 
 
 def require(holds: bool, what: str) -> None:

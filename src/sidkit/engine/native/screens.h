@@ -1,22 +1,29 @@
 /* A thread's memory, and approximate scores of its rows with a bound on their error. */
 
+#define FINER 254 /* a second byte counts in so many parts of the first, and reaches from half of it down to half up */
 #define MAXIMA 32 /* running maxima kept per row: the k-th largest of them bounds the k-th best score from below */
 
 typedef struct { /* the memory of one thread, for a block of rows */
     int64_t row_stride, byte_stride;
     float *rows;      /* (block, row_stride), zero beyond d */
     double *wide;     /* (d,) one row in float64 */
+    float *near;      /* (batch, 64) some columns of rows that are added up */
     int8_t *bytes;    /* (block, byte_stride): a row is about step * bytes */
-    int32_t *correct; /* (block,) -128 * sum of bytes, which undoes the codebook's +128 */
+    int8_t *finer;    /* (block, byte_stride): and what they leave about step / FINER * finer */
+    int32_t *correct; /* (block,) -LIFT * sum of bytes, which undoes the lift of the codebook */
+    int32_t *correct_finer; /* (block,) the same for finer */
     float *inverse;   /* (block,) 1 / step */
     float *bound;     /* (block,) 2 B of the screen, over step; or HARD, or ZERO */
-    float *close;     /* (block,) 2 B of float32 scores */
+    float *close;     /* (block,) 2 B of scores by both bytes, over step */
     float *scores;    /* (block / TILE, panels, TILE, WIDE), over step */
     float *maxima;    /* (block, MAXIMA) */
     int32_t *candidates; /* (K,) a shortlist */
-    float *rough;     /* (K + MAXIMA,) its float32 scores */
+    int32_t *sums;    /* (K + 4,) products with second bytes */
+    float *rough;     /* (K + MAXIMA,) scores by both bytes */
+    double *sharp;    /* (K + 4,) exact scores */
     int32_t *index;   /* (block, MAX_K) the answers */
     double *best;     /* (block, MAX_K) */
+    double *square;   /* (block,) |x|^2 */
     int64_t rescored, swept, rest; /* scores computed again; rows screened in int8; blocks until int8 is tried again */
 } Desk;
 
@@ -44,19 +51,28 @@ INLINE void keep_scores(float *scores, float *maxima, vf a, vf b) {
 }
 
 #if INT8
-/* One row as signed bytes; returns an upper bound of |x - step * bytes|. */
-INLINE float quantise(const float *x, int64_t padded, float step, int8_t *bytes, int32_t *correct) {
+/* Row r as two signed bytes a number; upper bounds of |x - step * bytes| and of the same with both bytes. */
+INLINE float quantise(Desk *desk, int64_t r, int64_t padded, float step, float *with_both) {
+    const float *x = desk->rows + r * desk->row_stride;
+    int8_t *bytes = desk->bytes + r * desk->byte_stride, *finer = desk->finer + r * desk->byte_stride;
     vf inverse = SET(1 / step), minus = SET(-step), square = SET(0);
-    vi sum = ISET(0);
+    vf finer_inverse = SET(FINER / step), finer_minus = SET(-step / FINER), finer_square = SET(0);
+    vi sum = ISET(0), finer_sum = ISET(0);
     for (int64_t i = 0; i < padded; i += LANES) {
         vf v = LOAD(x + i);
         vi q = TO_INT(MUL(v, inverse));
-        vf left = FMA(TO_FLOAT(q), minus, v);
-        square = FMA(left, left, square);
+        v = FMA(TO_FLOAT(q), minus, v);
+        square = FMA(v, v, square);
         sum = IADD(sum, q);
         STORE_INT8(bytes + i, q);
+        q = TO_INT(MUL(v, finer_inverse));
+        v = FMA(TO_FLOAT(q), finer_minus, v);
+        finer_square = FMA(v, v, finer_square);
+        finer_sum = IADD(finer_sum, q);
+        STORE_INT8(finer + i, q);
     }
-    *correct = -128 * ISUM(sum);
+    desk->correct[r] = -LIFT * ISUM(sum), desk->correct_finer[r] = -LIFT * ISUM(finer_sum);
+    *with_both = sqrtf(SUM(finer_square)) * 1.0001f;
     return sqrtf(SUM(square)) * 1.0001f;
 }
 
@@ -137,6 +153,8 @@ SWEEP(sweep_int8, tile_int8)
  *
  * float32: a sum of d products is off by at most d eps (|x||c| + |offset|) (classical), and c by its rounding.
  * int8: x.c - step q.scale p = (x - step q).c + step q.(c - scale p), and Cauchy-Schwarz.
+ * Two bytes: the same with finer q and p, without the product of their second bytes, which is bounded by
+ * Cauchy-Schwarz too.
  */
 static void prepare(Desk *desk, int64_t n, const Codebook *book, int int8) {
     for (int64_t r = 0; r < n; r++) {
@@ -145,18 +163,19 @@ static void prepare(Desk *desk, int64_t n, const Codebook *book, int int8) {
         float size = (float)(length * book->reach + book->slack), tiny = 16 * FLT_EPSILON * size;
         int fine = book->usable && top >= 1e-15f && top <= 1e15f && top * book->reach >= 1e-30
                    && length * book->reach <= 1e30 && 1e3 * book->slack <= 1e30 * top;
-        desk->close[r] = 2 * ((float)(book->d + 4) * FLT_EPSILON * size + tiny);
-        desk->bound[r] = fine ? desk->close[r] : HARD;
+        desk->bound[r] = fine ? 2 * ((float)(book->d + 4) * FLT_EPSILON * size + tiny) : HARD;
 #if INT8
         if (int8) {
-            int8_t *bytes = desk->bytes + r * desk->byte_stride;
-            float step = fine ? top / 127 : 1;
+            float step = fine ? top / 127 : 1, less;
             desk->inverse[r] = 1 / step;
             if (fine) {
-                float error = quantise(x, book->padded, step, bytes, desk->correct + r);
+                const float error = quantise(desk, r, book->padded, step, &less);
+                const double seconds = (error + less) * (book->slip + book->skid);
                 desk->bound[r] = 2.001f * (float)(error * book->reach + (length + error) * book->slip + tiny) / step;
+                desk->close[r] =
+                    2.001f * (float)(less * book->reach + (length + less) * book->skid + seconds + tiny) / step;
             } else {
-                memset(bytes, 0, (size_t)desk->byte_stride), desk->correct[r] = 0;
+                memset(desk->bytes + r * desk->byte_stride, 0, (size_t)desk->byte_stride), desk->correct[r] = 0;
             }
         }
 #else

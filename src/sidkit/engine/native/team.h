@@ -2,7 +2,7 @@
 
 #define ALIGN 64
 #define SPAN 32768 /* rows per thread between two meetings, if together they take at most ROOM bytes: */
-#define ROOM (1 << 25) /* they are then added up from cache */
+#define ROOM (1 << 24) /* they are then added up from cache */
 
 typedef struct {
     Job *job;
@@ -55,20 +55,46 @@ static int64_t lay_out(Desk *desk, char *at, const Job *job, int64_t block) {
     desk->byte_stride = (((d + 63) / 64) | 1) * 64;
     desk->rows = grab(&at, block * desk->row_stride * 4);
     desk->wide = grab(&at, d * 8);
+    if (job->total) desk->near = grab(&at, batch_rows(job->book->size, job->k) * 64 * 4);
     if (panels) {
         desk->bytes = grab(&at, block * desk->byte_stride);
+        desk->finer = grab(&at, block * desk->byte_stride);
         desk->correct = grab(&at, block * 4);
+        desk->correct_finer = grab(&at, block * 4);
         desk->inverse = grab(&at, block * 4);
         desk->bound = grab(&at, block * 4);
         desk->close = grab(&at, block * 4);
         desk->scores = grab(&at, (block < TILE ? TILE : block) * panels * WIDE * 4);
         desk->maxima = grab(&at, block * MAXIMA * 4);
         desk->candidates = grab(&at, panels * WIDE * 4);
+        desk->sums = grab(&at, (panels * WIDE + 4) * 4);
         desk->rough = grab(&at, (panels * WIDE + MAXIMA) * 4);
+        desk->sharp = grab(&at, (panels * WIDE + 4) * 8);
         desk->index = grab(&at, block * MAX_K * 4);
         desk->best = grab(&at, block * MAX_K * 8);
+        desk->square = grab(&at, block * 8);
     }
     return at - start;
+}
+
+/* Add a span of n rows to the sums: first every thread sorts shares of some batches, then adds up some columns of all. */
+static void add_span(Team *team, int64_t number, Desk *desk, int64_t base, int64_t n) {
+    const Job *job = team->job;
+    const Span *span = &team->span;
+    const int64_t d = job->d, k = job->k, K = job->book->size, strip = ((d + 7) / 8 + team->size - 1) / team->size * 8;
+    const int64_t from = number * strip, to = from + strip < d ? from + strip : d, batch = batch_rows(K, k);
+    const int32_t *index = job->index ? job->index + base * k : span->index;
+    const float *x = span->rows ? span->rows : job->out ? job->out + base * d : job->x + base * d;
+    for (int64_t first = number * batch; first < n; first += team->size * batch)
+        sort_shares(index + first * k, span->weight + first * k, n - first < batch ? n - first : batch, k, K,
+                    desk->candidates, span->shares + first * k);
+    meet(team);
+    for (int64_t first = 0; first < n; first += batch) {
+        const Share *share = span->shares + first * k, *end = span->shares + (n < first + batch ? n : first + batch) * k;
+        add_columns(x + first * d, (end - share) / k, d, share, end, job->total, from, to, desk->near);
+        for (; number == 0 && share < end; share++) job->mass[share->code] += share->weight;
+    }
+    for (int64_t r = 0; number == 0 && r < n; r++) *job->objective += span->best[r];
 }
 
 static void *work(void *argument) {
@@ -78,8 +104,7 @@ static void *work(void *argument) {
     Desk desk = {0};
     pthread_mutex_lock(&team->lock); /* until the team is complete */
     pthread_mutex_unlock(&team->lock);
-    const int64_t n = job->n, d = job->d, k = job->k, strip = ((d + 7) / 8 + team->size - 1) / team->size * 8;
-    const int64_t from = member->number * strip, to = from + strip < d ? from + strip : d;
+    const int64_t n = job->n;
     char *memory = malloc((size_t)lay_out(&desk, NULL, job, team->block) + ALIGN);
     if (memory) lay_out(&desk, (char *)(((uintptr_t)memory + ALIGN - 1) / ALIGN * ALIGN), job, team->block);
     else team->failed = 1;
@@ -89,16 +114,7 @@ static void *work(void *argument) {
             handle(job, &desk, &team->span, base, first, end - first < team->block ? end - first : team->block);
         meet(team);
         if (member->number == 0) atomic_store(&team->next, end);
-        if (job->total) {
-            const Span *span = &team->span;
-            const int32_t *index = job->index ? job->index + base * k : span->index;
-            const float *x = span->rows ? span->rows : job->out ? job->out + base * d : job->x + base * d;
-            add_columns(x, end - base, job, index, span->weight, from, to);
-            for (int64_t r = 0; member->number == 0 && r < end - base; r++) {
-                *job->objective += span->best[r];
-                for (int64_t i = 0; i < k; i++) job->mass[index[r * k + i]] += span->weight[r * k + i];
-            }
-        }
+        if (job->total && !team->failed) add_span(team, member->number, &desk, base, end - base);
         meet(team);
     }
     free(memory);
@@ -145,10 +161,11 @@ int sidkit_run(Job *job) {
         if (rows > job->n) rows = job->n;
         team.rows = rows;
         const int64_t carried = job->nsteps && !job->out ? rows * d * 4 : 0;
-        char *at = memory = malloc((size_t)(carried + rows * (k * 12 + 8)) + 8 * ALIGN);
+        char *at = memory = malloc((size_t)(carried + rows * (k * 28 + 8)) + 8 * ALIGN);
         at += ALIGN - (uintptr_t)at % ALIGN;
         team.span.rows = carried ? grab(&at, carried) : NULL;
         team.span.weight = grab(&at, rows * k * 8);
+        team.span.shares = grab(&at, rows * k * (int64_t)sizeof(Share));
         team.span.best = grab(&at, rows * 8);
         team.span.index = grab(&at, rows * k * 4);
     }

@@ -1,10 +1,12 @@
-/* The vector unit under one set of names: AVX-512, AVX2, or four floats of plain C.
+/* The vector unit under one set of names: AVX-512, AVX2, NEON, or four floats of plain C.
  *
  * LANES floats to a vector, TILE rows to a micro-kernel, WIDE codewords to a panel. INT8: there are dot products of
- * bytes. Which of these is used never changes an answer, only how soon it comes.
+ * bytes; LIFT is what a codebook's bytes are lifted by, as some processors multiply only signed bytes by unsigned. Which of these is used never changes an answer, only how soon it comes.
  */
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
@@ -68,6 +70,41 @@ typedef __m256i vi;
 #define TO_INT(v) _mm256_cvtps_epi32(v)
 #endif
 
+#elif defined(__ARM_NEON)
+
+#define LANES 4
+#define TILE 12
+typedef float32x4_t vf;
+#define SET(a) vdupq_n_f32(a)
+#define LOAD(p) vld1q_f32(p)
+#define STORE(p, v) vst1q_f32(p, v)
+#define FMA(a, b, c) vfmaq_f32(c, a, b)
+#define MUL(a, b) vmulq_f32(a, b)
+#define MAX(a, b) vmaxq_f32(a, b)
+#define ABS(v) vabsq_f32(v)
+#define SUM(v) vaddvq_f32(v)
+#define TOP(v) vmaxvq_f32(v)
+INLINE uint32_t REACHES(vf v, vf t) {
+    const uint32_t bits[4] = {1, 2, 4, 8};
+    return vaddvq_u32(vandq_u32(vcgeq_f32(v, t), vld1q_u32(bits)));
+}
+#if defined(__ARM_FEATURE_DOTPROD)
+#define INT8 1
+#define LIFT 0
+typedef int32x4_t vi;
+#define ISET(a) vdupq_n_s32(a)
+#define ILOAD(p) vreinterpretq_s32_s8(vld1q_s8((const int8_t *)(p)))
+#define IADD(a, b) vaddq_s32(a, b)
+#define ISUM(v) vaddvq_s32(v)
+#define DOT4(s, u, i) vdotq_s32(s, vreinterpretq_s8_s32(u), vreinterpretq_s8_s32(i))
+#define TO_FLOAT(v) vcvtq_f32_s32(v)
+#define TO_INT(v) vcvtnq_s32_f32(v) /* to the nearest */
+INLINE void STORE_INT8(int8_t *p, vi v) {
+    int8x8_t narrow = vqmovn_s16(vcombine_s16(vqmovn_s32(v), vdup_n_s16(0)));
+    vst1_lane_s32((int32_t *)p, vreinterpret_s32_s8(narrow), 0);
+}
+#endif
+
 #else
 
 #define LANES 4
@@ -91,6 +128,9 @@ INLINE uint32_t REACHES(vf v, vf t) {
 #define WIDE (2 * LANES)
 #ifndef INT8
 #define INT8 0
+#endif
+#ifndef LIFT
+#define LIFT 128
 #endif
 
 #ifndef SUM
@@ -118,5 +158,22 @@ INLINE void STORE_INT8(int8_t *p, vi v) {
     int32_t a[LANES];
     memcpy(a, &v, sizeof v);
     for (int i = 0; i < LANES; i++) p[i] = (int8_t)a[i];
+}
+#endif
+
+#if INT8 /* the sums over the lanes of four vectors */
+INLINE void four_sums(vi a, vi b, vi c, vi e, int32_t sums[4]) {
+#if LANES >= 8
+#define HALF(v) _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1))
+#if LANES == 16
+#define QUARTER(v) HALF(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)))
+#else
+#define QUARTER(v) HALF(v)
+#endif
+    __m128i pair = _mm_hadd_epi32(QUARTER(a), QUARTER(b)), other = _mm_hadd_epi32(QUARTER(c), QUARTER(e));
+    _mm_storeu_si128((__m128i *)sums, _mm_hadd_epi32(pair, other));
+#else
+    sums[0] = ISUM(a), sums[1] = ISUM(b), sums[2] = ISUM(c), sums[3] = ISUM(e);
+#endif
 }
 #endif
