@@ -21,6 +21,10 @@ def slow(lists, items, d, window):
     """The vectors' products, written out: PMI pair by pair, all singular vectors, the first d of them."""
     counts = np.zeros((items, items))
     for one in lists:
+        known = {item for item in one if item >= 0}
+        for a in known if window == 0 else ():
+            for b in known - {a}:
+                counts[a, b] += 1 / len(known)
         for i, a in enumerate(one):
             for j, b in enumerate(one):
                 if 0 < abs(i - j) <= window and a != b and a >= 0 and b >= 0:
@@ -37,7 +41,7 @@ def slow(lists, items, d, window):
     return rows @ rows.T
 
 
-@pytest.mark.parametrize("window", [1, 3, 9])
+@pytest.mark.parametrize("window", [0, 1, 3, 9])
 def test_the_vectors_are_those_of_the_formula(rng, window):
     lists = [rng.integers(-1, 28, rng.integers(0, 9)).tolist() for _ in range(60)]  # 28, 29: nowhere; -1: unknown
     vectors = co_occurrence(Sequences.of(lists), 30, 7, window)
@@ -86,7 +90,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(SpecError, match="1 to 2 dimensions, not 3"):
         co_occurrence(together, 3, 3)
     with pytest.raises(SpecError, match="window"):
-        co_occurrence(together, 3, 1, window=0)
+        co_occurrence(together, 3, 1, window=-1)
     with pytest.raises(InputError, match="no two items occur together"):
         co_occurrence(Sequences.of([[0], [1], [1, 1]]), 3, 1)
     for weight in (0.0, -1.0, float("nan"), float("inf")):

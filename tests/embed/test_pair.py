@@ -69,7 +69,7 @@ def titles_of(path):
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])
-def test_a_kill_at_any_step_leaves_a_pair_or_an_error(old, ending, tmp_path_factory):
+def test_a_kill_at_any_step_leaves_a_pair(old, ending, tmp_path_factory):
     output = old / f"e{ending}"
     sidkit(*embed(old, "second.parquet", ending))
     new = titles_of(output)
@@ -83,16 +83,13 @@ def test_a_kill_at_any_step_leaves_a_pair_or_an_error(old, ending, tmp_path_fact
             titles = SECOND if np.array_equal(vectors, new) else FIRST
             assert np.array_equal(vectors, new) or np.array_equal(vectors, first)
             for encoder in (encoder_of, beside):  # by the embeddings, and by the folder alone
-                try:
-                    np.testing.assert_allclose(load(encoder(output)).embed(titles), vectors, atol=1e-6)
-                    ends.add("new" if titles is SECOND else "old")
-                except StoreError as error:
-                    ends.add("refused" if "was stopped while it wrote" in str(error) else str(error))
+                np.testing.assert_allclose(load(encoder(output)).embed(titles), vectors, atol=1e-6)
+                ends.add("new" if titles is SECOND else "old")
             shutil.rmtree(old)
             shutil.copytree(pristine, old)
             step += 1
     assert step > 10
-    assert ends == ({"old", "new"} if ending == ".parquet" else {"old", "new", "refused"})
+    assert ends == {"old", "new"}
     np.testing.assert_allclose(load(beside(output)).embed(SECOND), new, atol=1e-6)
 
 

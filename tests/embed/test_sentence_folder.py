@@ -53,6 +53,23 @@ def test_pickled_weights_are_refused(tmp_path):
         require_safe(folder)
 
 
+def test_weights_under_another_name_do_not_excuse_pickled_ones(tmp_path):
+    dense = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    folder = written(tmp_path / "m", [*GOOD, dense])
+    (folder / "2_Dense").mkdir()
+    for name in ("pytorch_model.bin", "other.safetensors"):
+        (folder / "2_Dense" / name).write_bytes(b"")
+    with pytest.raises(InputError, match="2_Dense has no weights as safetensors"):
+        require_safe(folder)
+
+
+def test_an_adapter_of_another_model_is_refused(tmp_path):
+    folder = written(tmp_path / "m", GOOD)
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "evil/model"}')
+    with pytest.raises(InputError, match="adapter of another model"):
+        require_safe(folder)
+
+
 def test_paths_stay_in_the_folder(tmp_path):
     out = {"path": "../other", "type": "sentence_transformers.models.Normalize"}
     with pytest.raises(InputError, match="leads out of its folder"):

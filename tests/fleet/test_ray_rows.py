@@ -27,6 +27,11 @@ def test_every_recipe_gives_the_bits_of_one_machine(name, data, shared):
     same_bits(SPECS[name].fit(shared, seed=2), local(SPECS[name], data[1], seed=2))
 
 
+def test_codebooks_of_parents_are_fitted_by_workers_in_several_rounds(data, shared, monkeypatch):
+    monkeypatch.setattr("sidkit.fleet.rows.GROUPED", 60)  # ten parts and more, for three workers
+    same_bits(SPECS["rq-opq"].fit(shared, seed=3), local(SPECS["rq-opq"], data[1], seed=3))
+
+
 def test_learned_tokenizers_see_the_same_batches(data, shared):
     pytest.importorskip("torch")
     spec = recipe("rq-vae", sizes=(8, 4), epochs=2, hidden=(16,), latent=6, batch=64)

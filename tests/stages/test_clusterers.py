@@ -357,6 +357,9 @@ def test_what_the_last_epoch_learned_is_kept_where_it_is_better(rng):
     [
         (lambda: FSQ(7, 2), "7 bits cannot be split into 2 equal tokens"),
         (lambda: FSQ(4, 2, "pca"), "projection must be"),
+        (lambda: FSQ(4, 2, learning_rate=-1), "learning_rate must be positive and finite, not -1"),
+        (lambda: FSQ(4, 2, learning_rate=float("nan")), "learning_rate must be positive and finite, not nan"),
+        (lambda: FSQ(4, 2, weight_decay=-1e9), "weight_decay cannot be negative"),
         (lambda: GMM(4, floor=0.0), "floor must be positive"),
         (lambda: PQ(()), "at least one size"),
         (lambda: OPQ((4,), steps=0), "at least one k-means step"),

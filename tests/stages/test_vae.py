@@ -17,7 +17,6 @@ from sidkit.sids.coherence import coherence
 from sidkit.stages.stage import FitContext
 from sidkit.stages.vae import PAPER, R3VAE, RQVAE, Training
 from sidkit.stages.vae.array_layers import forward, product
-from sidkit.stages.vae.initial_codebooks import initial_codebook, kmeans_plus_plus
 from sidkit.tokenizer.given import Given
 from sidkit.tokenizer.spec import from_plain, to_plain
 from sidkit.tokenizer.vae_recipes import r3_vae, rq_vae
@@ -26,10 +25,12 @@ from warm import Warm
 torch = pytest.importorskip("torch")
 
 from sidkit.stages.vae.batch_coherence import cohesion, discrimination, group_means, renumber  # noqa: E402
-from sidkit.stages.vae.loop import move_dead, start_codebooks  # noqa: E402
+from sidkit.stages.vae.feed import ResidentFeed  # noqa: E402
+from sidkit.stages.vae.initial_codebooks import initial_codebook, kmeans_plus_plus, start_codebooks  # noqa: E402
 from sidkit.stages.vae.r3vae_network import R3VAENetwork  # noqa: E402
 from sidkit.stages.vae.rqvae_network import RQVAENetwork  # noqa: E402
 from sidkit.stages.vae.sinkhorn import by_logarithms, by_products, sinkhorn  # noqa: E402
+from sidkit.stages.vae.stack import RunStack  # noqa: E402
 from sidkit.stages.vae.torch_layers import apply  # noqa: E402
 from sidkit.stages.vae.training_state import TrainingState  # noqa: E402
 
@@ -106,7 +107,7 @@ def far_apart(rows, columns):
     """Squared distances to codewords of which many are far from every row."""
     x = torch.randn(rows, 6, generator=generator())
     book = torch.cat([x[: columns // 2], 30 + torch.randn(columns - columns // 2, 6, generator=generator(1))])
-    return torch.cdist(x, book) ** 2
+    return torch.cdist(x, book)[None] ** 2
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.05, 0.003, 0.0005])
@@ -114,12 +115,12 @@ def test_sinkhorn_columns_share_the_batch_and_nothing_overflows(epsilon):
     plan = sinkhorn(far_apart(96, 32), epsilon, 50)
     assert plan.dtype == torch.float64
     assert torch.isfinite(plan).all()
-    torch.testing.assert_close(plan.sum(dim=0), torch.full((32,), 3.0, dtype=torch.float64), rtol=1e-9, atol=0)
+    torch.testing.assert_close(plan.sum(dim=1)[0], torch.full((32,), 3.0, dtype=torch.float64), rtol=1e-9, atol=0)
 
 
 def test_sinkhorn_rows_come_to_one():
-    plan = sinkhorn(torch.rand(96, 32, generator=generator()), 0.05, 50)
-    torch.testing.assert_close(plan.sum(dim=1), torch.ones(96, dtype=torch.float64), rtol=0, atol=1e-3)
+    plan = sinkhorn(torch.rand(1, 96, 32, generator=generator()), 0.05, 50)
+    torch.testing.assert_close(plan.sum(dim=2)[0], torch.ones(96, dtype=torch.float64), rtol=0, atol=1e-3)
 
 
 def test_both_ways_of_scaling_agree_with_the_plain_one():
@@ -134,14 +135,15 @@ def test_both_ways_of_scaling_agree_with_the_plain_one():
         q /= 40
         q /= q.sum(dim=0, keepdim=True)
         q /= 16
-    torch.testing.assert_close(sinkhorn(distance, 0.05, 20), q * 40, rtol=1e-9, atol=0)
-    torch.testing.assert_close(by_products(-d / 0.05, 20), by_logarithms(-d / 0.05, 20), rtol=1e-9, atol=0)
+    torch.testing.assert_close(sinkhorn(distance[None], 0.05, 20)[0], q * 40, rtol=1e-9, atol=0)
+    scaled = -d[None] / 0.05
+    torch.testing.assert_close(by_products(scaled, 20), by_logarithms(scaled, 20), rtol=1e-9, atol=0)
 
 
 def test_sinkhorn_splits_a_heap_that_the_nearest_codeword_would_take_whole():
     distance = torch.stack([torch.linspace(0, 0.1, 8), torch.ones(8)], dim=1)
     assert (distance.argmin(dim=1) == 0).all()
-    assert torch.bincount(sinkhorn(distance, 0.003, 50).argmax(dim=1)).tolist() == [4, 4]
+    assert torch.bincount(sinkhorn(distance[None], 0.003, 50)[0].argmax(dim=1)).tolist() == [4, 4]
 
 
 # --- the RQ-VAE's formulas -------------------------------------------------------------------------------------------
@@ -151,10 +153,10 @@ def tiny_rq(**changes):
     """Two levels in the plane, encoder I, decoder 2 I."""
     spec = RQVAE((2, 2), (), 2, sinkhorn=0.0, training=Training(1, 2, 1e-3))
     network = RQVAENetwork.new(replace(spec, **changes), 2, generator())
-    network.weights["encoder.0.weight"] = torch.eye(2)
-    network.weights["decoder.0.weight"] = 2 * torch.eye(2)
-    network.weights["codebook.0"] = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    network.weights["codebook.1"] = torch.tensor([[0.0, 0.0], [0.5, 0.0]])
+    network.weights["encoder.0.weight"] = torch.eye(2)[None]
+    network.weights["decoder.0.weight"] = 2 * torch.eye(2)[None]
+    network.weights["codebook.0"] = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    network.weights["codebook.1"] = torch.tensor([[[0.0, 0.0], [0.5, 0.0]]])
     return network
 
 
@@ -163,9 +165,9 @@ def test_the_loss_of_two_points_by_hand():
 
     Rebuilt they are 2 (1.5, 0) and 2 (0, 1): squared errors 1 and 1.
     """
-    x = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    x = torch.tensor([[[2.0, 0.0], [0.0, 1.0]]])
     step = tiny_rq().loss(x)
-    assert step.codes.tolist() == [[0, 1], [1, 0]]
+    assert step.codes.tolist() == [[[0, 1], [1, 0]]]
     assert step.terms["recon"].item() == pytest.approx(2 / 4)
     assert step.terms["quant"].item() == pytest.approx((1.25 * 1 / 4 + 1.25 * 0.25 / 4) / 2)
     assert step.loss.item() == pytest.approx(0.5 + 0.1953125)
@@ -177,25 +179,25 @@ def test_the_loss_of_two_points_by_hand():
 def test_beta_weighs_what_moves_the_encoder_and_not_what_moves_the_codebooks():
     """One row (2, 0), r - q = (1, 0) then (0.5, 0), means over 2 elements and 2 levels; the decoder is switched off."""
     network = tiny_rq()
-    network.weights["decoder.0.weight"] = torch.zeros(2, 2)
+    network.weights["decoder.0.weight"] = torch.zeros(1, 2, 2)
     names = ("encoder.0.bias", "codebook.0", "codebook.1")
     for name in names:
         network.weights[name].requires_grad_()
-    grads = torch.autograd.grad(network.loss(torch.tensor([[2.0, 0.0]])).loss, [network.weights[n] for n in names])
-    assert grads[0].tolist() == pytest.approx([0.25 * 2 * 1 / 2 / 2, 0])
-    assert grads[1].tolist() == [[pytest.approx(-2 * 1 / 2 / 2), 0], [0, 0]]
-    assert grads[2].tolist() == [[0, 0], [pytest.approx(-2 * 0.5 / 2 / 2), 0]]
+    grads = torch.autograd.grad(network.loss(torch.tensor([[[2.0, 0.0]]])).loss, [network.weights[n] for n in names])
+    assert grads[0][0].tolist() == pytest.approx([0.25 * 2 * 1 / 2 / 2, 0])
+    assert grads[1][0].tolist() == [[pytest.approx(-2 * 1 / 2 / 2), 0], [0, 0]]
+    assert grads[2][0].tolist() == [[0, 0], [pytest.approx(-2 * 0.5 / 2 / 2), 0]]
 
 
 def test_sinkhorn_balances_in_training_only():
     spec = RQVAE((4, 4), (), 3, sinkhorn=0.02, sinkhorn_iterations=500, training=Training(1, 4, 1e-3))
     network = RQVAENetwork.new(spec, 3, generator())
     for level in range(2):
-        network.weights[f"codebook.{level}"] = torch.randn(4, 3, generator=generator(level))
-    x = 0.1 * torch.randn(40, 3, generator=generator(5))
-    assert torch.bincount(network.loss(x).codes[:, 1], minlength=4).min() >= 8
-    assert torch.bincount(network.codes(x)[:, 1], minlength=4).min() < 4
-    assert torch.equal(network.loss(x).codes[:, 0], network.codes(x)[:, 0])
+        network.weights[f"codebook.{level}"] = torch.randn(1, 4, 3, generator=generator(level))
+    x = 0.1 * torch.randn(1, 40, 3, generator=generator(5))
+    assert torch.bincount(network.loss(x).codes[0, :, 1], minlength=4).min() >= 8
+    assert torch.bincount(network.codes(x)[0, :, 1], minlength=4).min() < 4
+    assert torch.equal(network.loss(x).codes[:, :, 0], network.codes(x)[:, :, 0])
 
 
 def quantized(residual_grad, rng_seed=0):
@@ -203,8 +205,8 @@ def quantized(residual_grad, rng_seed=0):
     network = RQVAENetwork.new(spec, 3, generator(rng_seed))
     for level in range(3):
         name = f"codebook.{level}"
-        network.weights[name] = torch.randn(4, 3, generator=generator(level)).requires_grad_()
-    z = torch.randn(10, 3, generator=generator(9)).requires_grad_()
+        network.weights[name] = torch.randn(1, 4, 3, generator=generator(level)).requires_grad_()
+    z = torch.randn(1, 10, 3, generator=generator(9)).requires_grad_()
     return network, z, network.quantize(z, balance=False)
 
 
@@ -219,7 +221,7 @@ def gradients(value, network, z):
 @pytest.mark.parametrize("residual_grad", ["detached", "through"])
 def test_reconstruction_reaches_the_encoder_once_and_the_codebooks_never(residual_grad):
     network, z, out = quantized(residual_grad)
-    weight = torch.randn(10, 3, generator=generator(4))
+    weight = torch.randn(1, 10, 3, generator=generator(4))
     to_z, *to_books = gradients((out.vector * weight).sum(), network, z)
     assert torch.equal(to_z, weight)
     assert to_books == [None, None, None]
@@ -238,7 +240,7 @@ def test_commitment_beyond_level_one_reaches_the_encoder_only_when_asked():
     network, z, out = quantized("detached")
     r = z.detach()
     for level in range(3):
-        q = network.weights[f"codebook.{level}"].detach()[out.codes[:, level]]
+        q = network.weights[f"codebook.{level}"].detach()[:, out.codes[0, :, level]]
         to_z, *to_books = gradients(out.commit[level], network, z)
         assert to_books == [None, None, None]
         if level == 0:
@@ -254,9 +256,9 @@ def test_the_straight_through_residual_of_the_field_has_no_gradient_either():
     """What LC-Rec writes, r - [r + sg(q - r)], against our shorter form."""
     _, z, out = quantized("detached")
     torch.testing.assert_close(out.vector, (z - out.residual).detach())
-    q = torch.randn(10, 3)
+    q = torch.randn(1, 10, 3)
     left = z - (z + (q - z).detach())
-    assert torch.equal(torch.autograd.grad(left.sum(), z)[0], torch.zeros(10, 3))
+    assert torch.equal(torch.autograd.grad(left.sum(), z)[0], torch.zeros(1, 10, 3))
 
 
 # --- schedules, start, perceptron ------------------------------------------------------------------------------------
@@ -290,12 +292,12 @@ def test_layers_by_hand_and_as_torch_runs_them(rng):
     # (1, 2) -> (-1, 1) -> relu (0, 1) -> 0 + 3 + 5
     assert forward(np.array([[1.0, 2.0]]), layers).tolist() == [[8.0]]
     weights = {
-        f"e.{i}.{part}": torch.tensor(array)
+        f"e.{i}.{part}": torch.tensor(array)[None]
         for i, layer in enumerate(layers)
         for part, array in zip(("weight", "bias"), layer, strict=True)
     }
     x = rng.normal(size=(600, 2))
-    np.testing.assert_allclose(forward(x, layers), apply(torch.tensor(x), weights, "e").numpy(), atol=1e-12)
+    np.testing.assert_allclose(forward(x, layers), apply(torch.tensor(x)[None], weights, "e")[0].numpy(), atol=1e-12)
     assert forward(x, ()) is x
 
 
@@ -313,46 +315,64 @@ def test_a_product_does_not_depend_on_neighbours(rng):
 def tiny_r3(**changes):
     spec = R3VAE((2,), training=Training(1, 2, 1e-3), **changes)
     network = R3VAENetwork.new(spec, 2, generator())
-    network.weights["reference"] = torch.tensor([2.0, 0.0])
-    network.weights["codebook.0"] = torch.tensor([[0.0, 2.0], [5.0, 0.0]])
+    network.weights["reference"] = torch.tensor([[2.0, 0.0]])
+    network.weights["codebook.0"] = torch.tensor([[[0.0, 2.0], [5.0, 0.0]]])
     return network
 
 
 def test_rating_by_hand():
     """(3, 4) without its part along (2, 0) is (0, 4): cosines 1 and 0 with the codewords (0, 2) and (5, 0)."""
     network = tiny_r3()
-    along, e = network.project(torch.tensor([[3.0, 4.0]]))
-    assert along.tolist() == [[3.0, 0.0]]
-    assert e.tolist() == [[0.0, 4.0]]
+    along, e = network.project(torch.tensor([[[3.0, 4.0]]]))
+    assert along.tolist() == [[[3.0, 0.0]]]
+    assert e.tolist() == [[[0.0, 4.0]]]
     code, q = network.rate(e, network.weights["codebook.0"])
     w = math.e / (math.e + 1)
-    assert code.tolist() == [0]
-    torch.testing.assert_close(q, torch.tensor([[5 * (1 - w), 2 * w]]))
-    step = network.loss(torch.tensor([[3.0, 4.0]]))
+    assert code.tolist() == [[0]]
+    torch.testing.assert_close(q, torch.tensor([[[5 * (1 - w), 2 * w]]]))
+    step = network.loss(torch.tensor([[[3.0, 4.0]]]))
     assert step.terms["recon"].item() == pytest.approx((5 * (1 - w)) ** 2 + (4 - 2 * w) ** 2, rel=1e-6)
     assert step.terms["SC"].item() == step.terms["PD"].item() == 0.0  # one row: no pair, no second group
     code, q = tiny_r3(rating="top1").rate(e, network.weights["codebook.0"])
-    assert q.tolist() == [[0.0, 1.0]]
+    assert q.tolist() == [[[0.0, 1.0]]]
     w = math.exp(10) / (math.exp(10) + 1)
     torch.testing.assert_close(
-        tiny_r3(temperature=0.1).rate(e, network.weights["codebook.0"])[1], torch.tensor([[5 * (1 - w), 2 * w]])
+        tiny_r3(temperature=0.1).rate(e, network.weights["codebook.0"])[1], torch.tensor([[[5 * (1 - w), 2 * w]]])
     )
 
 
 def test_the_batch_measures_are_those_of_the_report(rng):
     v = rng.normal(size=(200, 5)).astype(np.float32)
     codes = rng.integers(0, 5, size=(200, 2))
-    group = torch.zeros(200, dtype=torch.int64)
+    index = torch.zeros(1, 200, dtype=torch.int64)
     expected = coherence(v, codes, (5, 5))
+    x = torch.tensor(v)[None]
     for level in range(2):
-        group = renumber(group, torch.tensor(codes[:, level]))
-        x = torch.tensor(v)
-        assert cohesion(x, group).item() == pytest.approx(expected["sc_per_group"][level], abs=1e-5)
-        pd = discrimination(group_means(x, group, 512), 2.0)
+        groups = renumber(index, torch.tensor(codes[None, :, level]), 5, 5 ** (level + 1))
+        index = groups.index
+        assert index[0].tolist() == np.unique(codes[:, : level + 1], axis=0, return_inverse=True)[1].ravel().tolist()
+        sc, known = cohesion(x, groups)
+        assert sc.item() == pytest.approx(expected["sc_per_group"][level], abs=1e-5)
+        assert known.item()
+        pd, known = discrimination(*group_means(x, groups, 512), 2.0)
         assert pd.item() == pytest.approx(expected["pd_per_group_pair"][level], abs=1e-5)
-    assert group_means(x, group, 7).shape == (7, 5)
-    assert cohesion(x[:3], torch.arange(3)) is None
-    assert discrimination(x[:1], 2.0) is None
+        assert known.item()
+    alone = renumber(torch.zeros(1, 3, dtype=torch.int64), torch.arange(3)[None], 5, 3)
+    assert not cohesion(x[:, :3], alone)[1].item()
+    assert not discrimination(x[:, :1], torch.ones(1, 1, dtype=torch.bool), 2.0)[1].item()
+
+
+def test_of_many_groups_evenly_spaced_ones_stand_for_all(rng):
+    """As torch.linspace spaces them; of few groups, all; and a place without a group is marked."""
+    v = torch.tensor(rng.normal(size=(1, 60, 4)).astype(np.float32))
+    for several in (60, 23, 8, 7, 3):
+        code = torch.arange(60)[None] % several
+        groups = renumber(torch.zeros_like(code), code, 60, 60)
+        means = torch.stack([v[0, code[0] == j].mean(dim=0) for j in range(several)])
+        taken, exists = group_means(v, groups, 7)
+        spaced = torch.linspace(0, several - 1, 7, dtype=torch.float64).long() if several > 7 else torch.arange(several)
+        assert exists.sum().item() == len(spaced)
+        torch.testing.assert_close(taken[0, : len(spaced)], means[spaced])
 
 
 def test_the_loss_is_the_error_less_cohesion_plus_discrimination(rng):
@@ -360,14 +380,14 @@ def test_the_loss_is_the_error_less_cohesion_plus_discrimination(rng):
     spec = R3VAE((4, 3), temperature=0.1, sc_weight=0.3, pd_weight=0.7, training=Training(1, 4, 1e-3))
     network = R3VAENetwork.new(spec, 5, generator())
     for level, size in enumerate((4, 3)):
-        network.weights[f"codebook.{level}"] = torch.randn(size, 5, generator=generator(level))
-    x = torch.tensor(rng.normal(size=(50, 5)).astype(np.float32))
+        network.weights[f"codebook.{level}"] = torch.randn(1, size, 5, generator=generator(level))
+    x = torch.tensor(rng.normal(size=(1, 50, 5)).astype(np.float32))
     along, e = network.project(x)
     _, parts, left = network.recurse(e)
     torch.testing.assert_close(along + parts[0] + parts[1] + left, x)
     step = network.loss(x)
-    recon = (left**2).sum(dim=1).mean().item()
-    by_level = [coherence(v.numpy(), step.codes.numpy(), (4, 3)) for v in (parts[0], parts[0] + parts[1])]
+    recon = (left**2).sum(dim=2).mean().item()
+    by_level = [coherence(v[0].numpy(), step.codes[0].numpy(), (4, 3)) for v in (parts[0], parts[0] + parts[1])]
     sc = np.mean([by_level[level]["sc_per_group"][level] for level in range(2)])
     pd = np.mean([by_level[level]["pd_per_group_pair"][level] for level in range(2)])
     assert step.loss.item() == pytest.approx(recon - 0.3 * sc + 0.7 * pd, abs=1e-5)
@@ -375,11 +395,12 @@ def test_the_loss_is_the_error_less_cohesion_plus_discrimination(rng):
 
 def test_the_measures_pull_where_they_should():
     """One step along the gradient brings a group together and drives two groups apart."""
-    v = torch.randn(6, 4, generator=generator()).requires_grad_()
-    group = torch.tensor([0, 0, 0, 1, 1, 1])
-    for value, sign in ((cohesion, 1), (lambda x, g: discrimination(group_means(x, g, 9), 2.0), -1)):
-        (step,) = torch.autograd.grad(value(v, group), v)
-        assert sign * (value(v + sign * 0.1 * step, group) - value(v, group)) > 0
+    v = torch.randn(1, 6, 4, generator=generator()).requires_grad_()
+    code = torch.tensor([[0, 0, 0, 1, 1, 1]])
+    groups = renumber(torch.zeros_like(code), code, 2, 6)
+    for value, sign in ((cohesion, 1), (lambda x, g: discrimination(*group_means(x, g, 9), 2.0), -1)):
+        (step,) = torch.autograd.grad(value(v, groups)[0], v)
+        assert sign * (value(v + sign * 0.1 * step, groups)[0] - value(v, groups)[0]) > 0
 
 
 def test_tokens_follow_the_soft_recursion(X):
@@ -417,10 +438,10 @@ def test_every_variant_of_r3_trains_and_encodes(X, changes):
     assert np.array_equal(fitted.encode(X), fitted.fit_codes)
     stage = fitted.stages[1]
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    network = R3VAENetwork(stage.spec, {name: torch.tensor(a) for name, a in stage.arrays.items()})
-    assert (network.codes(torch.tensor(unit)).numpy() == fitted.fit_codes).mean() > 0.99
-    along, e = network.project(torch.tensor(unit))
-    rebuilt = apply(along + sum(network.recurse(e)[1]), network.weights, "decoder")
+    network = R3VAENetwork(stage.spec, {name: torch.tensor(a)[None] for name, a in stage.arrays.items()})
+    assert (network.codes(torch.tensor(unit)[None])[0].numpy() == fitted.fit_codes).mean() > 0.99
+    along, e = network.project(torch.tensor(unit)[None])
+    rebuilt = apply(along + sum(network.recurse(e)[1]), network.weights, "decoder")[0]
     close = np.isclose(stage.carry(unit, fitted.fit_codes), unit - rebuilt.numpy(), atol=1e-4).all(axis=1)
     assert close.mean() > 0.99
 
@@ -436,10 +457,10 @@ def test_the_first_warm_up_step_moves_nothing_so_a_fit_shows_its_start(X):
     fresh = RQVAENetwork.new(stage, 10, g).weights
     for name in fresh:
         if name.startswith("encoder"):
-            assert np.array_equal(fitted.arrays[name], fresh[name].numpy())
+            assert np.array_equal(fitted.arrays[name], fresh[name][0].numpy())
     std = np.sqrt(2 / (10 + 16))
     assert fresh["encoder.0.weight"].std().item() == pytest.approx(std, rel=0.2)
-    r = apply(torch.tensor(X), fresh, "encoder").numpy()
+    r = apply(torch.tensor(X)[None], fresh, "encoder")[0].numpy()
     for level, size in enumerate((8, 6)):
         book, codes = fitted.codebooks[level], np.empty(300, int)
         for i, row in enumerate(r):
@@ -451,7 +472,7 @@ def test_the_first_warm_up_step_moves_nothing_so_a_fit_shows_its_start(X):
 
 def plain_loop(weights, X, plan, seed):
     """The public configuration written straight down for two levels, Sinkhorn on the second."""
-    w = {name: torch.nn.Parameter(weight.detach().clone()) for name, weight in weights.items()}
+    w = {name: torch.nn.Parameter(weight.detach()[0].clone()) for name, weight in weights.items()}
     optimizer = torch.optim.AdamW(w.values(), lr=plan.learning_rate, weight_decay=plan.weight_decay)
     steps = -(-len(X) // plan.batch)
     warm, total = plan.warmup_epochs * steps, plan.epochs * steps
@@ -468,7 +489,7 @@ def plain_loop(weights, X, plan, seed):
             for level in range(2):
                 book = w[f"codebook.{level}"]
                 distance = torch.cdist(r, book).detach() ** 2
-                code = sinkhorn(distance, 0.05, 50).argmax(dim=1) if level else distance.argmin(dim=1)
+                code = sinkhorn(distance[None], 0.05, 50)[0].argmax(dim=1) if level else distance.argmin(dim=1)
                 q = torch.nn.functional.one_hot(code, len(book)).float() @ book
                 losses.append(mse(q, r.detach()) + 0.25 * mse(r, q.detach()))
                 through = r + (q - r).detach()
@@ -493,7 +514,7 @@ def test_training_equals_a_plain_loop(X):
     stage, rows = small_rq((8, 6), sinkhorn=0.05, **change).stages[0], LocalRows(ArraySource(X))
     seed = int(np.random.SeedSequence((2, 0)).generate_state(1)[0])
     network = RQVAENetwork.new(stage, 10, generator(seed))
-    start_codebooks(network, stage.training, rows, FitContext(seed=2), "cpu")
+    start_codebooks(network, stage.training, rows, FitContext(seed=2))
     plain = plain_loop(network.weights, X, stage.training, (2, 0))
     fitted = stage.fit(rows, FitContext(seed=2)).arrays
     for name, array in fitted.items():
@@ -510,15 +531,26 @@ def test_gradients_are_clipped_and_weights_decay(X):
         np.testing.assert_allclose(after[name], 0.95 * array, atol=1e-5)
 
 
-def test_of_equally_good_epochs_the_later_is_kept():
-    weights = {"a": torch.zeros(1)}
-    state = TrainingState(weights, None, None)
-    for value, rate in ((1.0, 0.5), (2.0, 0.2), (3.0, 0.2), (4.0, 0.3)):
-        weights["a"].fill_(value)
-        state.consider(rate, "best")
-    assert state.result()["a"] == 3.0
-    state.consider(0.9, "last")
-    assert state.result()["a"] == 4.0
+def stack_of(X, seeds=(0,), network=RQVAENetwork, spec=None, batch=20):
+    """A stack of runs over X, with codebooks of zeros."""
+    spec = spec or RQVAE((4, 3), (8,), 4)
+    plan, x = replace(spec.training, batch=batch), torch.tensor(X)
+    networks = [network.new(spec, X.shape[1], generator(seed)) for seed in seeds]
+    feed = ResidentFeed(x, batch, [(seed, 0) for seed in seeds])
+    return RunStack(networks, plan, feed, -(-len(x) // batch), torch.device("cpu"))
+
+
+def test_of_equally_good_epochs_the_later_is_kept(X):
+    """For each run by itself."""
+    stack = stack_of(X, seeds=(0, 1))
+    state = TrainingState([stack])
+    for value, rates in ((1.0, (0.5, 0.1)), (2.0, (0.2, 0.4)), (3.0, (0.2, 0.3)), (4.0, (0.3, 0.1))):
+        stack.data.fill_(value)
+        state.consider(rates, "best")
+    assert [float(one["codebook.0"][0, 0]) for one in state.results()] == [3.0, 4.0]
+    stack.data.fill_(5.0)
+    state.consider((0.9, 0.9), "last")
+    assert [float(one["codebook.0"][0, 0]) for one in state.results()] == [5.0, 5.0]
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -563,13 +595,18 @@ def test_the_random_state_is_resumed_too(rng, tmp_path):
     assert same_arrays(expected.arrays, stage.fit(rows, Resumable(checkpoint=Checkpoint(tmp_path, "mine"))).arrays)
 
 
-def test_every_epoch_has_an_order_of_its_own(X, monkeypatch):
-    seeds, batches = [], LocalRows.batches
-    monkeypatch.setattr(
-        LocalRows, "batches", lambda self, n, seed: (seeds.append(tuple(seed)), batches(self, n, seed))[1]
-    )
-    small_rq().fit(X, seed=6)
-    assert seeds == [(6, 0, 0), (6, 0, 0), (6, 0, 1), (6, 0, 2)]  # the first batch starts the codebooks
+def test_every_epoch_of_every_run_has_an_order_of_its_own(X):
+    """That of its seed, and every row once an epoch."""
+    x = torch.arange(50.0)[:, None]
+    feed, seen = ResidentFeed(x, 20, [(6, 0), (7, 0)]), {}
+    for epoch in (0, 1, 1):
+        batches = [feed.read(torch.tensor([i]), size) for i, size in enumerate(feed.steps(epoch))]
+        assert [one.shape for one in batches] == [(2, 20, 1), (2, 20, 1), (2, 10, 1)]
+        for run, seed in enumerate((6, 7)):
+            order = torch.cat([one[run, :, 0] for one in batches]).int().tolist()
+            assert order == np.random.default_rng((seed, 0, epoch)).permutation(50).tolist()
+            seen[seed, epoch] = tuple(order)
+    assert len(set(seen.values())) == 4
 
 
 def test_a_checkpoint_of_another_shape_is_refused(X, tmp_path):
@@ -664,21 +701,25 @@ def test_dead_codewords_move_to_where_rows_are(rng):
 
 @pytest.mark.parametrize(("network", "spec"), [(RQVAENetwork, RQVAE((4, 3))), (R3VAENetwork, R3VAE((4, 3)))])
 def test_moved_codewords_forget_the_moments_of_their_old_place(X, network, spec):
-    trained = network.new(spec, X.shape[1], generator())
-    books = [trained.weights[f"codebook.{level}"] for level in range(2)]
-    optimizer = torch.optim.AdamW(trained.weights.values())
-    for book in books:
-        optimizer.state[book] = {name: torch.ones_like(book) for name in ("exp_avg", "exp_avg_sq")}
-    x = torch.tensor(X[:20])
-    arriving = trained.residual(x, 0)
-    state = TrainingState(trained.weights, optimizer, generator())
-    move_dead(trained, state, [torch.tensor([5, 0, 0, 15]), torch.tensor([1, 9, 10])], x)
-    for moment in optimizer.state[books[0]].values():
-        assert moment.any(dim=1).tolist() == [True, False, False, True]
-    for moment in optimizer.state[books[1]].values():
-        assert (moment == 1).all()
-    assert [bool((book == arriving).all(dim=1).any()) for book in books[0]] == [False, True, True, False]
-    assert not books[0][[0, 3]].any()
+    """In the second of two runs; the first has no dead codeword, and is left alone."""
+    stack = stack_of(X, (0, 1), network, spec)
+    for _ in stack.epoch(0):
+        pass
+    before = stack.data.clone()
+    for moment in (stack.first, stack.second):
+        moment.fill_(1.0)
+    stack.used[0].copy_(torch.tensor([[1, 1, 9, 9], [5, 0, 0, 15]]))
+    stack.used[1].copy_(torch.tensor([[1, 9, 10], [1, 9, 10]]))
+    arriving = stack.network.residual(stack.feed.read(stack.at - 1, stack.last), 0)[1]
+    stack.move_dead([(0, 0, 0, 1), (1, 0, 0, 1)])
+    for moment in (stack.first, stack.second):
+        assert (moment[0] == 1).all()
+        assert stack.named(moment)["codebook.0"][1].any(dim=1).tolist() == [True, False, False, True]
+        assert (stack.named(moment)["codebook.1"] == 1).all()
+    book, was = (stack.named(flat)["codebook.0"][1] for flat in (stack.data, before))
+    assert [bool((word == arriving).all(dim=1).any()) for word in book] == [False, True, True, False]
+    assert torch.equal(book[[0, 3]], was[[0, 3]])
+    assert torch.equal(stack.data[0], before[0])
 
 
 def test_a_diverging_run_says_so(X):

@@ -1,6 +1,7 @@
 """Co-occurrence vectors: which items occur together in sequences, to be appended to embeddings.
 
-    counts    how often two items are at most `window` apart, in either order
+    counts    how often two items are at most `window` apart, in either order; with window 0, in how many sequences both
+              are, each divided by its number of items, so that the order of sequences makes no difference
     PMI       the logarithm of (the pair's share of all counts) / (one item's share * the other's), or zero where that
               is negative; an item's share is of sums of counts to the power 0.75, which favours rare items less
     vectors   the first d singular vectors of that matrix, each times the root of its value; rows of length one
@@ -54,8 +55,8 @@ def co_occurrence(
 
     Everything in the sequences is counted: give their `training()` part where the rest is for validation and test.
     """
-    if window < 1:
-        raise SpecError(f"the window must be at least 1, not {window}")
+    if window < 0:
+        raise SpecError(f"the window must be at least 1, or 0 for whole sequences, not {window}")
     if items < 2:
         raise InputError("co-occurrence needs two items at least")
     if not 1 <= d < items:
@@ -75,10 +76,13 @@ def co_occurrence(
 def pair_counts(sequences: Sequences, items: int, window: int = 5, progress: Progress | None = None) -> Any:
     """How often two items are at most `window` apart: a symmetric sparse matrix (items, items).
 
-    Unknown items (-1), and an item next to itself, are not counted.
+    window 0: the sequences that have both, each divided by its number of different items. Unknown items (-1), and an
+    item next to itself, are not counted.
     """
     from scipy.sparse import coo_array, csr_array
 
+    if window == 0:
+        return _sequences_with_both(sequences, items)
     rows, which = sequences.rows, np.repeat(np.arange(len(sequences)), np.diff(sequences.starts))
     counts = csr_array((items, items))
     window = min(window, int(np.diff(sequences.starts).max(initial=1)) - 1)  # no two are further apart
@@ -90,6 +94,20 @@ def pair_counts(sequences: Sequences, items: int, window: int = 5, progress: Pro
         counts = counts + coo_array((np.ones(pairs.sum()), (a[pairs], b[pairs])), (items, items)).tocsr()
         report.advance(1)
     return (counts + counts.T).tocsr()
+
+
+def _sequences_with_both(sequences: Sequences, items: int) -> Any:
+    from scipy.sparse import coo_array, diags_array
+
+    which = np.repeat(np.arange(len(sequences)), np.diff(sequences.starts))
+    has, known = sequences.rows, sequences.rows >= 0
+    taken = coo_array((np.ones(known.sum()), (which[known], has[known])), (len(sequences), items)).tocsr()
+    taken.data[:] = 1.0  # repeats were summed
+    share = 1.0 / np.maximum(np.asarray(taken.sum(axis=1)), 1.0)
+    counts = (taken.T @ diags_array(share) @ taken).tocoo()
+    row, column = counts.coords if hasattr(counts, "coords") else (counts.row, counts.col)
+    pairs = row != column
+    return coo_array((counts.data[pairs], (row[pairs], column[pairs])), (items, items)).tocsr()
 
 
 def _positive_pmi(counts: Any) -> Any:

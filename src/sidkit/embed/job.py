@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +27,13 @@ from .encoder import Encoder
 from .pair import STAGED, begin, note, place
 from .store import load
 
-__all__ = ["Choice", "embed_file"]
+__all__ = ["PART", "Choice", "Embeds", "Texts", "Vectors", "embed_file"]
 
 PART = 1 << 14  # texts
+
+Texts: TypeAlias = tuple[int, list[str | None]]  # the number of a part, and its texts
+Vectors: TypeAlias = tuple[int, NDArray[np.float32]]
+Embeds: TypeAlias = Callable[[Encoder, Iterable[Texts], bool], Iterator[Vectors]]  # parts, in their order
 
 
 @dataclass(frozen=True)
@@ -57,26 +62,33 @@ def embed_file(
     progress: Progress,
     query: bool = False,
     id_name: str = "item_id",
+    embeds: Embeds | None = None,
 ) -> dict[str, Any]:
     """Embed every text, write item_id and embedding to a Parquet file, and the encoder beside it.
 
     Parts of the same texts and choice in the folder `unfinished` are not embedded again. id_name: what the column of
-    ids is called in the items' file.
+    ids is called in the items' file. embeds: what embeds the parts, if not this process (`on_ray.py`).
     """
     parts = Checkpoint(unfinished, _identity(ids, texts, [choice.model, choice.d, str(choice.folder), query]))
     encoder = _encoder(parts, texts, choice, progress)
     starts = range(0, len(texts), PART)
     progress.start("embed", len(texts))
-    for number, start in enumerate(starts):
-        part = texts[start : start + PART]
-        if parts.load(f"part-{number}") is None:
-            parts.save(f"part-{number}", {"rows": encoder.embed(part.to_pylist(), query)}, {})
-        progress.advance(len(part))
-    rows = (_rows(parts, number, encoder.d) for number in range(len(starts)))
+    missing = [number for number in range(len(starts)) if parts.load(f"part-{number}") is None]
+    progress.advance(len(texts) - sum(len(texts[starts[number] : starts[number] + PART]) for number in missing))
+    given = ((number, texts[starts[number] : starts[number] + PART].to_pylist()) for number in missing)
+    for number, rows in (embeds or _here)(encoder, given, query):
+        parts.save(f"part-{number}", {"rows": rows}, {})
+        progress.advance(len(rows))
+    embedded = (_rows(parts, number, encoder.d) for number in range(len(starts)))
     begin(unfinished)
-    empty = write_vectors(output, ids, rows, encoder.d, note(unfinished), id_name)
+    empty = write_vectors(output, ids, embedded, encoder.d, note(unfinished), id_name)
     place(unfinished / STAGED, output)
     return {"items": len(ids), "d": encoder.d, "encoder": encoder.kind, "without_text": empty}
+
+
+def _here(encoder: Encoder, parts: Iterable[Texts], query: bool) -> Iterator[Vectors]:
+    for number, texts in parts:
+        yield number, encoder.embed(texts, query)
 
 
 def _encoder(parts: Checkpoint, texts: Any, choice: Choice, progress: Progress) -> Encoder:

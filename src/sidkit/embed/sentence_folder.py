@@ -18,6 +18,7 @@ __all__ = ["folder_of", "require_safe"]
 
 KNOWN = ("Transformer", "Pooling", "Normalize", "Dense", "StaticEmbedding")
 PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md"]
+WEIGHTS = "model.safetensors"  # without it, others would be unpickled
 ADVICE = "use another model"
 
 
@@ -58,6 +59,13 @@ def require_safe(folder: Path) -> None:
         inner = (folder / part).resolve()
         if inner != folder.resolve() and folder.resolve() not in inner.parents:
             raise InputError(f"{listing} leads out of its folder: {part[:100]!r}; {ADVICE}")
-        has_weights = kind.rpartition(".")[2] in ("Transformer", "Dense", "StaticEmbedding")
-        if has_weights and not list(inner.glob("*.safetensors")):
-            raise InputError(f"{inner} has no weights as safetensors, and others are not loaded; {ADVICE}")
+        _require_weights(inner, kind.rpartition(".")[2])
+
+
+def _require_weights(folder: Path, kind: str) -> None:
+    """An error unless a module has its weights where sentence-transformers looks for safetensors first."""
+    if (folder / "adapter_config.json").exists():
+        raise InputError(f"{folder} is an adapter of another model, which is not loaded; {ADVICE}")
+    names = {"Transformer": "*.safetensors", "Dense": WEIGHTS, "StaticEmbedding": WEIGHTS}
+    if kind in names and not list(folder.glob(names[kind])):
+        raise InputError(f"{folder} has no weights as safetensors, and others are not loaded; {ADVICE}")

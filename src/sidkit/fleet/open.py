@@ -20,7 +20,7 @@ from .rows import RayRows
 from .session import Session
 from .task import WorkerInput
 
-__all__ = ["on_ray"]
+__all__ = ["on_ray", "workers_on_ray"]
 
 
 def on_ray(
@@ -48,11 +48,7 @@ def on_ray(
     bad_rows   "error" stops at rows with NaN, infinity or only zeros, "drop" leaves them out; check=False skips that.
     patience   seconds a lost worker may take to be replaced before others do its tasks.
     """
-    if device.partition(":")[0] not in ("cpu", "cuda"):
-        raise SpecError(f"device must be cpu or cuda, not {device!r}")
-    for name, number in (("workers", workers), ("cpus", cpus), ("chunk", chunk)):
-        if number is not None and number < 1:
-            raise SpecError(f"{name} must be at least 1, not {number}")
+    _check(device, workers=workers, cpus=cpus, chunk=chunk)
     text = os.fspath(path)
     text = text if is_address(text) else os.path.abspath(text)
     source: Any = open_embeddings(text, id_column, column, ids=False)
@@ -78,6 +74,37 @@ def on_ray(
     except BaseException:
         session.close()
         raise
+
+
+def workers_on_ray(
+    useful: int,
+    address: str | None = None,
+    workers: int | None = None,
+    cpus: int = 1,
+    device: str = "cpu",
+    patience: float = PATIENCE,
+) -> WorkerPool:
+    """Workers of a Ray cluster without rows, for tasks that bring what they need ("call"). Options are of `on_ray`.
+
+    useful: the number of tasks; there are no more workers than that.
+    """
+    _check(device, workers=workers, cpus=cpus)
+    gpus, session = int(device.startswith("cuda")), Session(address, (workers or 1) * cpus)
+    try:
+        count = _count_workers(session, workers, cpus, gpus, useful)
+        given = WorkerInput(None, "", None, None, np.empty(0, np.int64), CHUNK, device, 0.0, count)
+        return WorkerPool(session, given, count, cpus, gpus, patience)
+    except BaseException:
+        session.close()
+        raise
+
+
+def _check(device: str, **numbers: int | None) -> None:
+    if device.partition(":")[0] not in ("cpu", "cuda"):
+        raise SpecError(f"device must be cpu or cuda, not {device!r}")
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise SpecError(f"{name} must be at least 1, not {number}")
 
 
 def _count_workers(session: Session, requested: int | None, cpus: int, gpus: int, useful: int) -> int:

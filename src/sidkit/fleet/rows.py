@@ -17,7 +17,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,8 @@ from ..engine import native
 from ..files.address import Location
 from ..geometry import Array
 from ..progress import Progress, Silent
-from ..rows.seam import Carrier, Sums, choose
+from ..rows.groups import OfGroups, ranges
+from ..rows.seam import Carrier, Sums, choose, order_of
 from ..rows.sources import Source
 from ..sids.origin import Origin
 from ..sids.quality import Occupancy, figures_of
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["RayRows"]
 
 FETCHED = 1 << 26  # bytes of minibatches brought here at once
+GROUPED = 1 << 18  # rows of a part of the groups that a worker has at a time
 GROUPS = 64  # tasks that count prefixes, at most
 
 _numbers = count()  # every stage that is mapped gets the next one
@@ -114,7 +116,7 @@ class RayRows:
         return after
 
     def batches(self, n: int, seed: Sequence[int]) -> Iterator[Array]:
-        order = np.random.default_rng(seed).permutation(self.shape[0])
+        order = order_of(self.shape[0], seed)
         fetched = n * max(1, FETCHED // (n * self.shape[1] * self.dtype.itemsize))
         for first in range(0, len(order), fetched):
             x = self.take(order[first : first + fetched])
@@ -140,6 +142,40 @@ class RayRows:
             return occupancies
 
         return figures_of(self.pool.retry(attempt), self.sizes)
+
+    def group_counts(self, tokens: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """See `rows.groups.GroupsRows`."""
+        parts = self._values([self._task("group", shard, payload=tokens) for shard in self._homes])
+        keys, which = np.unique(np.concatenate([keys for keys, _ in parts]), axis=0, return_inverse=True)
+        counts = np.zeros(len(keys), np.int64)
+        np.add.at(counts, which.ravel(), np.concatenate([count for _, count in parts]))
+        return keys, counts
+
+    def of_groups(self, f: OfGroups, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """The same; every worker has one part of the groups at a time, so that little travels at once."""
+        cut, workers, out = ranges(counts, GROUPED), len(self.pool.slots), list[NDArray[Any]]()
+        for start in range(0, len(cut), workers):
+            round_ = cut[start : start + workers]
+            out += self.pool.retry(partial(self._round_of_groups, f, keys, counts, round_))
+        return out
+
+    def _round_of_groups(
+        self, f: OfGroups, keys: NDArray[np.int64], counts: NDArray[np.int64], cut: Sequence[tuple[int, int]]
+    ) -> list[NDArray[Any]]:
+        parts = [keys[first:last] for first, last in cut]
+        divided = self.pool.get(
+            self.pool.run([self._task("divide", shard, payload=parts) for shard in self._homes], None, self.progress)
+        )
+        tasks = [
+            Task(
+                "of_groups",
+                payload=([shard[number] for shard in divided], first, last - first),
+                rows=int(counts[first:last].sum()),
+                label=f"groups {first} to {last - 1}",
+            )
+            for number, (first, last) in enumerate(cut)
+        ]
+        return list(self.pool.get(self.pool.run(tasks, f, self.progress)))
 
     def prepare(self, work: float) -> None:
         """Workers compile kernels where this machine would, now and when they start later."""

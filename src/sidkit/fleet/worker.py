@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..engine import native
 from ..progress import Silent
 from ..rows.checks import find_bad_rows
+from ..rows.groups import OfGroups, find_groups, group_counts
 from ..rows.local import LocalRows
 from ..rows.seam import Rows, Sums, smallest_code_dtype
 from ..sids.quality import Occupancy, occupancy_of
@@ -110,6 +111,33 @@ class Worker:
         import ray
 
         return occupancy_of(np.concatenate(ray.get(list(groups))).astype(np.int32), sizes)
+
+    def _group(self, rows: Rows, tokens: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The different values of the last tokens, and how many rows have each."""
+        return group_counts(rows.codes()[:, -tokens:])
+
+    def _divide(self, rows: Rows, parts: Sequence[NDArray[np.int64]]) -> list[Any]:
+        """References to the rows of each part: a part is the sorted keys of some groups."""
+        import ray
+
+        codes, out = rows.codes(), []
+        for keys in parts:
+            group = find_groups(keys, codes)
+            mine = np.flatnonzero(group >= 0)
+            out.append(ray.put((group[mine], self._take(rows, mine))))
+        return out
+
+    def _of_groups(self, payload: tuple[Sequence[Any], int, int], f: OfGroups) -> NDArray[Any]:
+        """f of the groups of a part, from the rows that all shards have of it, in their order."""
+        import ray
+
+        references, first, count = payload
+        pieces = ray.get(list(references))
+        group, x = (np.concatenate([piece[which] for piece in pieces]) for which in (0, 1))
+        return f(x[np.argsort(group, kind="stable")], np.bincount(group, minlength=count), first)
+
+    def _call(self, payload: Any, f: Callable[[Any], Any]) -> Any:
+        return f(payload)
 
     def _check(self, rows: Rows, span: tuple[int, int]) -> dict[int, str]:
         """Index of every row that cannot be used -> the reason."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["read_ahead", "rechunked"]
+
+Item = TypeVar("Item")
 
 
 def rechunked(parts: Iterable[NDArray[Any]], size: int) -> Iterator[NDArray[Any]]:
@@ -28,12 +30,12 @@ def rechunked(parts: Iterable[NDArray[Any]], size: int) -> Iterator[NDArray[Any]
         yield _joined(waiting)
 
 
-def read_ahead(items: Generator[NDArray[Any], None, None], depth: int = 2) -> Iterator[NDArray[Any]]:
+def read_ahead(items: Generator[Item, None, None], depth: int = 2) -> Generator[Item, None, None]:
     """The items, `depth` of which are made ahead in a thread.
 
     Errors in the thread are raised here. A consumer that stops early closes this generator, which ends the thread.
     """
-    waiting: deque[Future[NDArray[Any] | None]] = deque()
+    waiting: deque[Future[Item | None]] = deque()
     pool = ThreadPoolExecutor(1, thread_name_prefix="sidkit-read")
     try:
         waiting.extend(pool.submit(next, items, None) for _ in range(depth))

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..engine.cuda import engine as cuda
 from ..progress import Progress, Silent
 from .device_source import DeviceSource, Resident, Streamed, require_good_rows
-from .seam import Carrier, HasStages, Sums, choose, leading_steps
+from .seam import Carrier, HasStages, Sums, choose, leading_steps, order_of
 
 __all__ = ["DeviceRows", "Resident", "Streamed", "fused", "on_device"]
 
@@ -91,7 +91,7 @@ class DeviceRows:
         return replace(self, stages=(*self.stages, stage), tokens=codes, _filled={})
 
     def batches(self, n: int, seed: Sequence[int]) -> Iterator[Tensor]:
-        order = np.random.default_rng(seed).permutation(self.shape[0])
+        order = order_of(self.shape[0], seed)
         for start in range(0, len(order), n):
             yield self._take(order[start : start + n])
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..engine import native
 from ..geometry import Array
 from ..progress import Progress, Silent
-from .seam import CHUNK, Carrier, Sums, add_in_tree, choose, leading_steps, smallest_code_dtype
+from .seam import CHUNK, Carrier, Sums, add_in_tree, choose, leading_steps, order_of, smallest_code_dtype
 from .sources import Source
 
 __all__ = ["LocalRows"]
@@ -63,7 +63,7 @@ class LocalRows:
         return replace(self, stages=(*self.stages, stage), columns=(*self.columns, *columns))
 
     def batches(self, n: int, seed: Sequence[int]) -> Iterator[Array]:
-        order = np.random.default_rng(seed).permutation(self.shape[0])
+        order = order_of(self.shape[0], seed)
         for start in range(0, len(order), n):
             yield self.take(order[start : start + n])
 

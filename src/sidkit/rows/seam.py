@@ -34,6 +34,7 @@ __all__ = [
     "add_in_tree",
     "choose",
     "leading_steps",
+    "order_of",
     "smallest_code_dtype",
 ]
 
@@ -153,6 +154,11 @@ def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[CarryStep]
 def choose(total: int, n: int, seed: Sequence[int]) -> NDArray[np.int64]:
     """n different row indices below total, determined by the seed alone."""
     return np.random.default_rng(seed).choice(total, size=n, replace=False).astype(np.int64)
+
+
+def order_of(total: int, seed: Sequence[int]) -> NDArray[np.int64]:
+    """All row indices in the order of an epoch of minibatches, determined by the seed alone."""
+    return np.random.default_rng(seed).permutation(total)
 
 
 def smallest_code_dtype(size: int) -> np.dtype[Any]:

@@ -14,7 +14,7 @@ from ..geometry import Array, residual, restored, squared_length, unit
 from ..rows.seam import Rows, Taken
 from ..rows.work import Work, work_of
 from .cluster.kmeans import Centroids
-from .cluster.loop import Cluster, Clusters, HasCosts
+from .cluster.loop import Carries, Cluster, Clusters, HasCosts
 from .stage import UNKNOWN_LENGTH, Checks, FitContext
 
 __all__ = ["PROJECT", "SUBTRACT", "FittedLevel", "Level", "Residual"]
@@ -83,12 +83,22 @@ class FittedLevel:
     def tokens(self, x: Array, codes: Array) -> Array:
         return self.clusters.assign(x, codes)[:, None]
 
+    def settle(self, x: Array, codes: Array) -> tuple[Array, Array]:
+        """`tokens`, and `carry` with them, in one call."""
+        if isinstance(self.clusters, Carries):
+            code, rest = self.clusters.settle(x, codes, self.spec.rule.keep, self.spec.rule.normalize)
+            return code[:, None], rest
+        tokens = self.tokens(x, codes)
+        return tokens, self.spec.rule(x, self.clusters.chosen(x, tokens))
+
     def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> list[NDArray[np.float64]]:
         if not isinstance(self.clusters, HasCosts):
             raise SpecError(f"{type(self.spec.cluster).__name__} cannot say what each of its codes would cost a row")
         return [self.clusters.costs(x, codes[:, :-1])]
 
     def carry(self, x: Array, codes: Array) -> Array:
+        if isinstance(self.clusters, Carries):
+            return self.clusters.carry(x, codes, self.spec.rule.keep, self.spec.rule.normalize)
         return self.spec.rule(x, self.clusters.chosen(x, codes))
 
     def decode(self, codes: NDArray[Any], rest: NDArray[Any], of_length_one: bool) -> NDArray[Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.arrays import like
+from ..engine import engine_of
+from ..engine.arrays import like, namespace
 from ..engine.threads import one_blas_thread
 from ..errors import SpecError
 from ..files.folder import require_array
@@ -19,7 +20,7 @@ from ..rows.work import Work
 from .cluster.kmeans import means_of
 from .cluster.loop import refine
 from .prepare import count_and_sum
-from .product import FittedProduct, block_columns, blocks, check_sizes, hard_sums, read_books
+from .product import FittedProduct, blocks, check_sizes, read_books
 from .stage import FitContext
 
 __all__ = ["OPQ", "procrustes"]
@@ -95,11 +96,9 @@ class OPQ:
         return replace(state, books=books)
 
     def statistics(self, clusters: FittedProduct, x: Array, codes: Array) -> Sums:
-        y, centred = clusters.rotated(x), x - like(np.asarray(clusters.mean), x)
-        out: list[Any] = []
-        for book, block in zip(clusters.books, blocks(x.shape[1], len(self.sizes)), strict=True):
-            out += hard_sums(block_columns(y, block), centred, book)
-        return *out, squared_length(y).sum().reshape(1)
+        mean = like(np.asarray(clusters.mean), x)
+        sums = engine_of(x).hard_sums(x, clusters.tokens(x, codes), self.sizes, mean)
+        return *(part for pair in sums for part in pair), _lost(clusters, x, sums)
 
     def update(self, clusters: FittedProduct, sums: Sums) -> FittedProduct:
         with one_blas_thread(len(np.asarray(clusters.rotation)) <= SMALL):
@@ -124,6 +123,20 @@ class OPQ:
     def finish(self, clusters: FittedProduct, dtype: Any) -> FittedProduct:
         books = tuple(book.astype(dtype) for book in clusters.books)
         return FittedProduct(books, np.asarray(clusters.rotation), np.asarray(clusters.mean))
+
+
+def _lost(clusters: FittedProduct, x: Array, sums: Sequence[tuple[Any, Any]]) -> Array:
+    """The squared distance between y and its codewords, summed over the rows x, from their sums: (1,).
+
+    |y - c|^2 = |x - mean|^2 - 2 y.c + |c|^2, of which the sums of rows have all but the length of x.
+    """
+    xp, total = namespace(x), sums[0][1]
+    mean, turn = (like(np.asarray(part), total) for part in (clusters.mean, clusters.rotation))
+    lost = xp.vdot(x.reshape(-1), x.reshape(-1)) - (2 * total.sum(axis=0) + len(x) * mean) @ mean
+    for book, block, (mass, part) in zip(clusters.books, blocks(len(turn), len(sums)), sums, strict=True):
+        codewords = like(book, total)
+        lost = lost + mass @ squared_length(codewords)[:, 0] - 2 * ((part @ turn[block].T) * codewords).sum()
+    return lost.reshape(1)
 
 
 def procrustes(product: NDArray[np.float64], before: NDArray[np.float64], tie: float) -> NDArray[np.float64]:

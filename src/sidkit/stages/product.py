@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import engine_of
+from ..engine import engine_of, native
 from ..engine.arrays import like, namespace, pieces, widened
 from ..errors import SpecError
 from ..files.folder import require_array
@@ -19,6 +19,9 @@ from ..rows.work import Work
 from .cluster.kmeans import Centroids, check_size, means_of
 from .cluster.loop import refine
 from .stage import FitContext
+
+if TYPE_CHECKING:
+    from ..engine.native.turned import TurnedBooks
 
 __all__ = [
     "PQ",
@@ -47,6 +50,10 @@ class FittedProduct:
     rotation: NDArray[Any] | None = None  # (d, d), y = R (x - mean)
     mean: NDArray[Any] | None = None  # (d,)
     passes: int = 0
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # for this process alone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FittedProduct, (self.books, self.rotation, self.mean, self.passes)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -73,12 +80,31 @@ class FittedProduct:
         return parts[0] if len(parts) == 1 else namespace(x).concatenate(parts)
 
     def tokens(self, x: Array, codes: Array) -> Array:
+        turned = self._turned() if native.ready(x) else None
+        return self._decide(x) if turned is None else turned.tokens(x)
+
+    def _decide(self, x: Array) -> Array:
         y, xp = self.rotated(x), namespace(x)
         columns = [
-            Centroids(book, "euclidean").assign(block_columns(y, block), codes)
+            Centroids(book, "euclidean").assign(block_columns(y, block), None)
             for book, block in zip(self.books, blocks(y.shape[1], len(self.books)), strict=True)
         ]
         return xp.stack(columns, axis=1)
+
+    def _turned(self) -> TurnedBooks | None:
+        """The codebooks for rows that are not rotated; None without a rotation. Made once."""
+        if "turned" not in self._made:
+            self._made["turned"] = None if self.rotation is None else self._turn_books(self.rotation)
+        turned: TurnedBooks | None = self._made["turned"]
+        return turned
+
+    def _turn_books(self, rotation: NDArray[Any]) -> TurnedBooks | None:
+        from ..engine.native.turned import TurnedBooks
+
+        turn, mean = rotation.astype(np.float64), np.asarray(self.mean, np.float64)
+        if np.abs(turn @ turn.T - np.eye(len(turn))).max() > 1e-6:  # of a file: the bounds hold for rotations alone
+            return None
+        return TurnedBooks(self.books, blocks(len(turn), len(self.books)), turn, mean, self._decide)
 
     def token_costs(self, x: NDArray[Any], codes: NDArray[Any]) -> list[NDArray[np.float64]]:
         y = self.rotated(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -98,6 +99,10 @@ class FSQ:
     def __post_init__(self) -> None:
         if self.batch < 1 or self.epochs < 0 or self.bits > MOST_BITS:
             raise SpecError(f"FSQ needs a batch of at least 1, no negative epochs, and at most {MOST_BITS:,} bits")
+        if not 0 < self.learning_rate < math.inf:
+            raise SpecError(f"learning_rate must be positive and finite, not {self.learning_rate}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise SpecError(f"weight_decay cannot be negative or infinite ({self.weight_decay})")
         if self.tokens < 1 or self.bits < self.tokens or self.bits % self.tokens or self.bits // self.tokens > 30:
             raise SpecError(f"{self.bits} bits cannot be split into {self.tokens} equal tokens")
         if self.projection not in ("learned", "itq", "random"):

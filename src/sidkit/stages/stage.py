@@ -18,13 +18,14 @@ from ..errors import SpecError
 from ..files.checkpoint import Checkpoint
 from ..geometry import Array
 from ..progress import Progress, Silent
-from ..rows.seam import Rows
+from ..rows.seam import Rows, choose
 
 __all__ = [
     "UNKNOWN_LENGTH",
     "Checks",
     "Decodes",
     "FitContext",
+    "FitsSeeds",
     "Fitted",
     "HasCodebooks",
     "HasTokenCosts",
@@ -34,6 +35,7 @@ __all__ = [
 
 
 MOST_STAGES = 1 << 12
+AT_ONCE = 1 << 23  # numbers in memory while first centroids are chosen
 UNKNOWN_LENGTH = (
     "these codes do not tell how long residuals were: they are scaled to length one, and the rows before were not; "
     "decode a tokenizer whose rows are normalised first, or whose residuals are not"
@@ -97,6 +99,14 @@ class Stage(Protocol):
         """The fitted stage of these arrays, checked against this spec and the d of the rows that reach it."""
 
 
+@runtime_checkable
+class FitsSeeds(Protocol):
+    """A stage that fits several seeds at once in less time than one after the other."""
+
+    def fit_seeds(self, rows: Rows, runs: Sequence[FitContext]) -> Sequence[Fitted]:
+        """One fitted stage per run. The runs differ in their seeds; each gives what it would give alone."""
+
+
 def require_stages(stages: Sequence[Any]) -> None:
     """An error unless there are stages, and nothing else."""
     if not stages:
@@ -150,11 +160,11 @@ class FitContext:
             return rows.take(requested)
         if self.starts is not None and level in self.starts:
             return self._given(level, (size, rows.shape[1]))
-        x, distinct = _distinct_first(rows.sample(min(n, drawn), self.seed_of(level)))
-        while distinct < size and drawn < n:  # most rows are copies
-            drawn *= 4
-            x, distinct = _distinct_first(rows.sample(min(n, drawn), self.seed_of(level)))
-        return x[:size]
+        while True:
+            x, distinct = _distinct_first(rows, choose(n, min(n, drawn), self.seed_of(level)), size)
+            if distinct >= size or drawn >= n:
+                return x
+            drawn *= 4  # most rows are copies
 
     def _given(self, level: int, shape: tuple[int, int]) -> NDArray[Any]:
         given = np.asarray((self.starts or {})[level])
@@ -187,9 +197,33 @@ class FitContext:
         return numbers.astype(np.int64)
 
 
-def _distinct_first(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """The same rows in the same order, but repeated rows and zeros last; and the number of rows before those."""
-    first = np.unique(x + 0.0, axis=0, return_index=True)[1]
-    last = np.ones(len(x), bool)
-    last[first] = ~x[first].any(axis=1)
-    return x[np.argsort(last, kind="stable")], int((~last).sum())
+def _distinct_first(rows: Rows, numbers: NDArray[np.int64], size: int) -> tuple[NDArray[Any], int]:
+    """The first rows of a draw, repeated rows and zeros last: (size, d); and the number of rows before those.
+
+    A part of the rows is in memory at a time, and no more are looked at than needed.
+    """
+    first = others = np.empty((0, rows.shape[1]), rows.dtype)
+    step = max(size, AT_ONCE // rows.shape[1])
+    for start in range(0, len(numbers), step):
+        x = np.concatenate([first, rows.take(numbers[start : start + step])])
+        new = np.asarray(x.any(axis=1))
+        new[new] = _is_first(x[new])
+        first = x[new]
+        if len(first) >= size:
+            return first[:size], size
+        others = np.concatenate([others, x[~new][: size - len(others)]])
+    return np.concatenate([first, others])[:size], len(first)
+
+
+def _is_first(x: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether no row before is equal, for every row."""
+    x = np.ascontiguousarray(x + 0.0)  # without negative zeros: equal rows have the same bits
+    bits = x.view(np.uint64 if x.itemsize == 8 else np.uint32)
+    factors = np.random.default_rng(0).integers(1, 1 << 63, x.shape[1], np.uint64)
+    digest = (bits * factors).sum(axis=1, dtype=np.uint64)
+    _, first, copy_of = np.unique(digest, return_index=True, return_inverse=True)
+    if not np.array_equal(x, x[first[copy_of]]):  # two rows of one digest
+        first = np.unique(x, axis=0, return_index=True)[1]
+    is_first = np.zeros(len(x), bool)
+    is_first[first] = True
+    return is_first

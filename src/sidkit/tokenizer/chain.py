@@ -9,6 +9,7 @@ import numpy as np
 from ..engine import native
 from ..geometry import Array
 from ..rows.seam import leading_steps
+from ..stages.level import FittedLevel
 from ..stages.stage import Fitted
 
 __all__ = ["StageChain"]
@@ -25,13 +26,21 @@ class StageChain:
         return tuple(int(size) for stage in self.stages for size in stage.sizes)
 
     def tokens(self, x: Array, codes: Array) -> Array:
-        if native.ready(x):
-            compiled = self._compiled(x)
-            if compiled is not None:
-                return native.encode(x, compiled)
         out = np.empty((len(x), len(self.sizes)), np.int32)
-        done = 0  # tokens
-        for stage in self.stages:
+        begun, done = 0, 0  # stages, tokens
+        if native.ready(x):
+            begun, compiled = self._compiled(x)
+            if begun == len(self.stages):
+                return native.encode(x, compiled)
+            if begun:
+                passed_on = np.empty(x.shape, np.float32)
+                out[:, : compiled.width] = native.encode(x, compiled, passed_on)
+                x, done = passed_on, compiled.width
+        for stage in self.stages[begun:]:
+            if isinstance(stage, FittedLevel) and done + 1 < out.shape[1]:
+                out[:, done : done + 1], x = stage.settle(x, out[:, :done])
+                done += 1
+                continue
             if stage.sizes:
                 out[:, done : done + len(stage.sizes)] = stage.tokens(x, out[:, :done])
                 done += len(stage.sizes)
@@ -42,13 +51,12 @@ class StageChain:
     def carry(self, x: Array, codes: Array) -> Array:
         return x
 
-    def _compiled(self, x: Array) -> native.CarryChain | None:
-        """All stages for one call of the compiled kernels, or None if a stage is not of their kind; made once."""
+    def _compiled(self, x: Array) -> tuple[int, native.CarryChain]:
+        """How many stages, from the first on, one call of the compiled kernels can do, and their chain; made once."""
         if "compiled" not in self.__dict__:
             steps = leading_steps(self.stages, x)
-            complete = len(steps) == len(self.stages) and all(
-                (step.book is not None) == bool(stage.sizes) for step, stage in zip(steps, self.stages, strict=True)
-            )
-            self.__dict__["compiled"] = native.CarryChain(steps) if complete else None
-        compiled: native.CarryChain | None = self.__dict__["compiled"]
+            fitting = [(step.book is not None) == bool(stage.sizes) for step, stage in zip(steps, self.stages)]  # noqa: B905
+            begun = fitting.index(False) if False in fitting else len(fitting)
+            self.__dict__["compiled"] = begun, native.CarryChain(steps[:begun], ends=begun == len(self.stages))
+        compiled: tuple[int, native.CarryChain] = self.__dict__["compiled"]
         return compiled

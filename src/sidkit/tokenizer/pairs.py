@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.inputs import as_rows
 from ..errors import InputError
+from ..files.atomic import replace_file
 from ..sids.origin import Origin
 from .fingerprint import DIGEST_ROWS, embeddings_digest, fingerprint, spaced_rows
 
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
     from ..rows.sources import Source
     from .tokenizer import FittedTokenizer
 
-__all__ = ["note_start", "other_embeddings", "require_fitted_on", "require_made_by", "require_started_by"]
+__all__ = [
+    "note_start",
+    "other_embeddings",
+    "require_fitted_on",
+    "require_made_by",
+    "require_started_by",
+    "verify_fitted_on",
+]
 
 START = "origin.json"  # in OUTPUT.unfinished
 
@@ -42,6 +50,19 @@ def require_fitted_on(fitted: FittedTokenizer, tokenizer: Any, source: Source, e
         )
 
 
+def verify_fitted_on(fitted: FittedTokenizer, tokenizer: Any, source: Source, embeddings: Any) -> None:
+    """An error unless these are the embeddings that a tokenizer was fitted on, as far as its fingerprint tells."""
+    if fitted.facts.get("roles"):
+        raise InputError(f"{tokenizer} was fitted on several files together, which --verify cannot compare with one")
+    rows = fitted.facts.get("rows"), fitted.d
+    if rows != source.shape:
+        raise InputError(
+            f"{tokenizer} was fitted on {rows[0]} rows of {rows[1]} dimensions, and {embeddings} has {source.shape[0]} "
+            f"of {source.shape[1]}; --verify is for the embeddings of the fit"
+        )
+    require_fitted_on(fitted, tokenizer, source, embeddings)
+
+
 def other_embeddings(origin: Origin, source: Source) -> bool:
     """Whether SIDs were made from as many vectors of the same width as these are, but from others."""
     shape, _, digest = origin.embeddings_digest.partition(":")
@@ -54,9 +75,9 @@ def other_embeddings(origin: Origin, source: Source) -> bool:
 
 def note_start(folder: Path, fitted: FittedTokenizer, tokenizer: Any) -> None:
     """Note in the folder of an unfinished encoding which tokenizer it was started with."""
-    folder.mkdir(parents=True, exist_ok=True)
     note = {"tokenizer": str(tokenizer), "tokenizer_digest": fitted.digest}
-    (folder / START).write_text(json.dumps(note) + "\n", encoding="utf-8")
+    with replace_file(folder / START) as temporary:
+        temporary.write_text(json.dumps(note) + "\n", encoding="utf-8")
 
 
 def require_started_by(folder: Path, fitted: FittedTokenizer, tokenizer: Any) -> None:

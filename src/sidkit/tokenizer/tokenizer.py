@@ -20,7 +20,7 @@ from ..rows.seam import Rows
 from ..sids.table import SidTable
 from ..sids.template import Template
 from ..stages.prepare import FittedRemoveMean
-from ..stages.stage import FitContext, Fitted, HasCodebooks, Stage, require_stages
+from ..stages.stage import FitContext, FitsSeeds, Fitted, HasCodebooks, Stage, require_stages
 from .card import facts_of, model_card
 from .chain import StageChain
 from .decode import decode_codes
@@ -71,15 +71,58 @@ class Tokenizer:
                      killed and is called again ends as if it had never stopped
         starts       level -> centroids (K, d) that start its codebook, for a refit (`tokenizer/warm.py`)
         """
+        return self._fit(X, [seed], init, device, progress, checkpoint, starts)[0]
+
+    def fit_seeds(
+        self,
+        X: Any,
+        seeds: Sequence[int],
+        init: Sequence[NDArray[np.integer[Any]]] | None = None,
+        device: str = "auto",
+        progress: Progress | bool | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> list[FittedTokenizer]:
+        """Fit with several seeds: [spec.fit(X, seed=seed) for seed in seeds], with the same results.
+
+        Learned tokenizers train all seeds at once, which on a GPU takes little longer than one. Rows are read and
+        checked once. The arguments are those of `fit`; a checkpoint is resumed by a call with the same seeds.
+        """
+        return self._fit(X, seeds, init, device, progress, checkpoint, None)
+
+    @property
+    def fits_seeds_at_once(self) -> bool:
+        """Whether `fit_seeds` saves time, as for learned tokenizers."""
+        return any(isinstance(stage, FitsSeeds) for stage in self.stages)
+
+    def _fit(
+        self,
+        X: Any,
+        seeds: Sequence[int],
+        init: Sequence[NDArray[np.integer[Any]]] | None,
+        device: str,
+        progress: Progress | bool | None,
+        checkpoint: str | Path | None,
+        starts: Mapping[int, NDArray[Any]] | None,
+    ) -> list[FittedTokenizer]:
+        _require_seeds(seeds)
+        with shown(progress) as report:
+            runs = [FitContext(int(seed), init, report, device, starts=starts) for seed in seeds]
+            fits = fit_stages(self.stages, X, runs, checkpoint)
+        return [
+            FittedTokenizer(
+                self, fit.stages, fit.rows.shape[1], np.dtype(fit.rows.dtype).name, run.seed, fit.rows,
+                fit.data_fingerprint, roles=fit.roles, columns=fit.columns,
+            )
+            for run, fit in zip(runs, fits, strict=True)
+        ]  # fmt: skip
+
+
+def _require_seeds(seeds: Sequence[int]) -> None:
+    for seed in seeds:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise SpecError(f"the seed must be a whole number from 0 on, not {seed!r}")
-        with shown(progress) as report:
-            run = FitContext(int(seed), init, report, device, starts=starts)
-            fit = fit_stages(self.stages, X, run, checkpoint)
-        d, dtype, fingerprint = fit.rows.shape[1], np.dtype(fit.rows.dtype).name, fit.data_fingerprint
-        return FittedTokenizer(
-            self, fit.stages, d, dtype, run.seed, fit.rows, fingerprint, roles=fit.roles, columns=fit.columns
-        )
+    if len(set(seeds)) < len(seeds) or not len(seeds):
+        raise SpecError(f"the seeds must be one or more different numbers, not {list(seeds)}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.arrays import like, namespace, pieces, widened
-from ...errors import SpecError
+from ...errors import SpecError, StoreError
 from ...files.folder import require_array
 from ...geometry import Array, squared_length
 from ...rows.seam import Rows, Sums
@@ -112,7 +112,10 @@ class GMM:
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Mixture:
         shape = (self.size, d)
         means, variances = (require_array(arrays, name, shape) for name in ("centroids", "variances"))
-        return Mixture(means, variances, require_array(arrays, "weights", (self.size,)))
+        weights = require_array(arrays, "weights", (self.size,))
+        if not (variances > 0).all() or (weights < 0).any():
+            raise StoreError("tensors 'variances' and 'weights' hold negative numbers, or variances of zero")
+        return Mixture(means, variances, weights)
 
     def start(self, rows: Rows, run: FitContext) -> Mixture:
         centroids = KMeans(self.size, "euclidean", iterations=self.warm, skip_zero=self.skip_zero).fit(rows, run)

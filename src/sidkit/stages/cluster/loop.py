@@ -19,7 +19,7 @@ from ...geometry import Array
 from ...rows.seam import Rows, Sums
 from ..stage import FitContext
 
-__all__ = ["Cluster", "Clusterer", "Clusters", "HasCosts", "refine"]
+__all__ = ["Carries", "Cluster", "Clusterer", "Clusters", "HasCosts", "refine"]
 
 
 class Clusters(Protocol):
@@ -41,6 +41,17 @@ class HasCosts(Protocol):
 
     def costs(self, x: NDArray[Any], codes: NDArray[Any]) -> NDArray[np.float64]:
         """Of rows x whose earlier tokens are codes: (n, K), up to a constant per row; inf where there is no code."""
+
+
+@runtime_checkable
+class Carries(Protocol):
+    """Clusters that compute residuals themselves, faster than by way of `chosen`."""
+
+    def carry(self, x: Array, codes: Array, keep: float, normalize: bool) -> Array:
+        """`geometry.residual` of rows x and the centroids they chose, scaled to length one if asked: (n, d)."""
+
+    def settle(self, x: Array, codes: Array, keep: float, normalize: bool) -> tuple[Array, Array]:
+        """`assign`, and `carry` with its answer."""
 
 
 class Cluster(Protocol):

@@ -1,18 +1,41 @@
-"""The initial codebooks: k-means on the residuals of one batch, level after level."""
+"""The initial codebooks: k-means on the residuals of one batch, level after level. Imported by fits only."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ...rows.local import LocalRows
+from ...rows.seam import Rows
 from ...rows.sources import ArraySource
 from ..cluster.kmeans import KMeans
 from ..stage import FitContext
+from .network import Network, sizes_of
+from .settings import Training
+from .torch_layers import as_rows
 
-__all__ = ["initial_codebook", "kmeans_plus_plus"]
+__all__ = ["initial_codebook", "kmeans_plus_plus", "start_codebooks"]
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def start_codebooks(network: Network, plan: Training, rows: Rows, run: FitContext) -> None:
+    """k-means on the residuals of a run's first batch, or of drawn rows, at each level in turn."""
+    seed, device = run.seed_of(rows.width), network.weights["codebook.0"].device
+    if plan.init_rows:
+        first = rows.sample(min(plan.init_rows, rows.shape[0]), seed)
+    else:
+        first = next(iter(rows.batches(plan.batch, (*seed, 0))))
+    x = as_rows(first, device)[None]
+    for level, size in enumerate(sizes_of(network)):
+        r, named, token = network.residual(x, level)[0], None, rows.width + level
+        if run.init is not None and token < len(run.init) and run.init[token] is not None:
+            requested = as_rows(run.start_rows(rows, size, token), device)[None]
+            named = network.residual(requested, level)[0].cpu().numpy()
+        book = initial_codebook(r.cpu().numpy(), size, plan.init_iterations, run.seed_of(token), named)
+        network.weights[f"codebook.{level}"].copy_(torch.tensor(book)[None])
 
 
 def initial_codebook(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
@@ -94,12 +94,17 @@ class R3VAE:
         return Work(0.0)
 
     def fit(self, rows: Rows, run: FitContext) -> FittedR3VAE:
-        self.check(rows.shape, rows.width, run)
+        return self.fit_seeds(rows, [run])[0]
+
+    def fit_seeds(self, rows: Rows, runs: Sequence[FitContext]) -> list[FittedR3VAE]:
+        """Runs that differ in their seeds, trained at once."""
+        self.check(rows.shape, rows.width, runs[0])
         from .loop import train
         from .r3vae_network import R3VAENetwork
 
         d = rows.shape[1]
-        return self.restore(train(lambda g: R3VAENetwork.new(self, d, g), self.training, rows, run, "r3-vae"), d)
+        trained = train(lambda g: R3VAENetwork.new(self, d, g), self.training, rows, runs, "r3-vae")
+        return [self.restore(arrays, d) for arrays in trained]
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedR3VAE:
         widths = self.widths(d)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,12 +84,17 @@ class RQVAE:
         return Work(0.0)
 
     def fit(self, rows: Rows, run: FitContext) -> FittedRQVAE:
-        self.check(rows.shape, rows.width, run)
+        return self.fit_seeds(rows, [run])[0]
+
+    def fit_seeds(self, rows: Rows, runs: Sequence[FitContext]) -> list[FittedRQVAE]:
+        """Runs that differ in their seeds, trained at once."""
+        self.check(rows.shape, rows.width, runs[0])
         from .loop import train
         from .rqvae_network import RQVAENetwork
 
         d = rows.shape[1]
-        return self.restore(train(lambda g: RQVAENetwork.new(self, d, g), self.training, rows, run, "rq-vae"), d)
+        trained = train(lambda g: RQVAENetwork.new(self, d, g), self.training, rows, runs, "rq-vae")
+        return [self.restore(arrays, d) for arrays in trained]
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedRQVAE:
         """Weights without a decoder are accepted: they give tokens, and no residual for a next stage."""

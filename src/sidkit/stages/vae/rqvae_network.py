@@ -1,14 +1,14 @@
-"""The loss of the RQ-VAE, in torch. Imported by fits only."""
+"""The loss of the RQ-VAE, in torch, for all runs of a stack. Imported by fits only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.nn.functional import embedding
 
-from .loop import BatchResult
+from .dense import codewords
+from .network import BatchResult
 from .sinkhorn import sinkhorn
 from .torch_layers import Tensor, Weights, apply, new_weights, squared_error
 
@@ -19,11 +19,11 @@ __all__ = ["Quantized", "RQVAENetwork"]
 
 
 class Quantized(NamedTuple):
-    vector: Tensor  # (B, e): the sum of the codewords, straight through to z
-    codes: Tensor  # (B, L)
-    codebook: list[Tensor]  # per level |sg(r) - q|^2, which moves codewords
-    commit: list[Tensor]  # per level |r - sg(q)|^2, which moves the encoder
-    residual: Tensor  # (B, e): after the last level
+    vector: Tensor  # (R, B, e): the sum of the codewords, straight through to z
+    codes: Tensor  # (R, B, L)
+    codebook: list[Tensor]  # per level |sg(r) - q|^2, (R,), which moves codewords
+    commit: list[Tensor]  # per level |r - sg(q)|^2, (R,), which moves the encoder
+    residual: Tensor  # (R, B, e): after the last level
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,17 +33,20 @@ class RQVAENetwork:
 
     @classmethod
     def new(cls, spec: RQVAE, d: int, generator: Any) -> RQVAENetwork:
-        """New weights; the codebooks are zero until k-means sets them."""
+        """New weights of one run; the codebooks are zero until k-means sets them."""
         widths = spec.widths(d)
         return cls(spec, new_weights(widths, widths[::-1], spec.sizes, generator))
 
+    def having(self, weights: Weights) -> RQVAENetwork:
+        return replace(self, weights=weights)
+
     def loss(self, x: Tensor) -> BatchResult:
-        """recon + quant_weight * (codebook + beta commit over the levels), on a batch x (B, d)."""
+        """recon + quant_weight * (codebook + beta commit over the levels), on batches x (R, B, d)."""
         spec = self.spec
         out = self.quantize(apply(x, self.weights, "encoder"), balance=True)
         recon = squared_error(apply(out.vector, self.weights, "decoder"), x, spec.reduction)
         levels = torch.stack([a + spec.beta * b for a, b in zip(out.codebook, out.commit, strict=True)])
-        quant = levels.mean() if spec.reduction == "mean" else levels.sum()
+        quant = levels.mean(dim=0) if spec.reduction == "mean" else levels.sum(dim=0)
         return BatchResult(recon + spec.quant_weight * quant, out.codes, {"recon": recon, "quant": quant})
 
     def quantize(self, z: Tensor, balance: bool, levels: int | None = None) -> Quantized:
@@ -58,7 +61,7 @@ class RQVAENetwork:
         for level in range(len(spec.sizes) if levels is None else levels):
             book = self.weights[f"codebook.{level}"]
             code = self._choose(r.detach(), book.detach(), spec.balance[level] if balance else 0.0)
-            q = embedding(code, book)  # (B, e); its gradient is summed in a fixed order, that of book[code] is not
+            q = codewords(book, code)
             codebook.append(squared_error(q, r.detach(), spec.reduction))
             commit.append(squared_error(r, q.detach(), spec.reduction))
             codes.append(code)
@@ -69,19 +72,20 @@ class RQVAENetwork:
         return Quantized(z + (total - z).detach(), _columns(codes, z), codebook, commit, r)
 
     def codes(self, x: Tensor) -> Tensor:
-        """The tokens of x, nearest codewords at every level: (B, L)."""
+        """The tokens of x, nearest codewords at every level: (R, B, L)."""
         return self.quantize(apply(x, self.weights, "encoder"), balance=False).codes
 
     def residual(self, x: Tensor, level: int) -> Tensor:
-        """The residual of x that a level quantizes in training: (B, e)."""
+        """The residual of x that a level quantizes in training: (R, B, e)."""
         return self.quantize(apply(x, self.weights, "encoder"), balance=True, levels=level).residual
 
     def _choose(self, r: Tensor, book: Tensor, epsilon: float) -> Tensor:
-        distance = (r * r).sum(dim=1, keepdim=True) + (book * book).sum(dim=1) - 2 * (r @ book.T)  # (B, K)
+        squares = r.square().sum(dim=2, keepdim=True) + book.square().sum(dim=2)[:, None]
+        distance = torch.baddbmm(squares, r, book.transpose(1, 2), alpha=-2)  # (R, B, K)
         if epsilon > 0:
-            return sinkhorn(distance, epsilon, self.spec.sinkhorn_iterations).argmax(dim=1)
-        return distance.argmin(dim=1)
+            return sinkhorn(distance, epsilon, self.spec.sinkhorn_iterations).argmax(dim=2)
+        return distance.argmin(dim=2)
 
 
 def _columns(codes: list[Tensor], z: Tensor) -> Tensor:
-    return torch.stack(codes, dim=1) if codes else torch.empty(len(z), 0, dtype=torch.int64, device=z.device)
+    return torch.stack(codes, dim=2) if codes else torch.empty(*z.shape[:2], 0, dtype=torch.int64, device=z.device)

@@ -1,0 +1,77 @@
+"""How many rows of a training share their SID with another: the codes of all rows by the current weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ...geometry import Array
+from ...progress import Progress
+from ...rows.seam import Rows
+from ...sids.quality import quality
+from .feed import ResidentFeed
+from .network import sizes_of
+from .stack import RunStack
+from .torch_layers import Tensor, as_rows
+
+__all__ = ["collision_rates"]
+
+BLOCKS = {"cpu": 1 << 10, "cuda": 1 << 14}  # rows whose codes are computed at once
+
+
+def collision_rates(stacks: Sequence[RunStack], rows: Rows, progress: Progress) -> list[float]:
+    """(n - distinct SIDs) / n of every run."""
+    probe, n = _Probe(stacks), rows.shape[0]
+    feed = stacks[0].feed
+    if isinstance(feed, ResidentFeed):
+        codes = probe.codes(feed.x)
+        progress.advance(n * probe.runs)
+    else:
+        codes = rows.map(probe).codes()[:, rows.width :]  # which tells its progress, of one run
+        progress.advance(n * (probe.runs - 1))
+    sizes = sizes_of(stacks[0].network)
+    parts = np.split(codes, probe.runs, axis=1)
+    return [float(quality(part, sizes)["surplus_per_item"]) for part in parts]
+
+
+@dataclass(frozen=True, eq=False)
+class _Probe:
+    """The current networks, as one stage that only emits the tokens of every run, run after run."""
+
+    stacks: Sequence[RunStack]
+
+    @property
+    def runs(self) -> int:
+        return sum(stack.runs for stack in self.stacks)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sizes_of(self.stacks[0].network)) * self.runs
+
+    def tokens(self, x: Array, codes: Array) -> Array:
+        out = self.codes(as_rows(x, self.stacks[0].device))
+        return out if isinstance(x, np.ndarray) else torch.as_tensor(out, device=x.device)
+
+    def carry(self, x: Array, codes: Array) -> Array:
+        return x
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def codes(self, x: Tensor) -> NDArray[np.int32]:
+        """(n, runs x levels), in blocks of one shape, the last one padded: rows do not depend on each other."""
+        out = np.empty((len(x), len(self.sizes)), np.int32)
+        size = BLOCKS[torch.device(x.device).type]
+        block = x.new_zeros(size, x.shape[1])
+        for start in range(0, len(x), size):
+            part = x[start : start + size]
+            block[: len(part)] = part
+            out[start : start + len(part)] = self._block(block)[: len(part)]
+        return out
+
+    def _block(self, x: Tensor) -> Any:
+        codes = [stack.network.codes(x.expand(stack.runs, *x.shape)) for stack in self.stacks]  # (R, B, L) each
+        return torch.cat(codes).transpose(0, 1).flatten(1).cpu().numpy()
