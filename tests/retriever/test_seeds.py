@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from sidkit.cli import app
 from sidkit.errors import InputError, SpecError, StoreError
 from sidkit.files.checkpoint import Checkpoint
+from sidkit.files.folder import config_digest
 from sidkit.retriever import PRESETS, Plan, Retriever, Shape, train, train_seeds
 from sidkit.retriever import trainer as trainer_module
 from sidkit.retriever.memory import bytes_of_run, runs_at_once
@@ -86,6 +87,7 @@ class TestTraining:
     def test_the_summary_has_the_mean_and_standard_deviation_of_every_figure(self, trained):
         summary, folder = trained
         saved = json.loads((folder / "seeds.json").read_text())
+        assert saved.pop("sha256") == config_digest(saved)
         assert saved == summary.plain()
         assert saved["seeds"] == list(SEEDS) == seeds_in(folder)
         assert saved["plan"] == {name: value for name, value in asdict(PLAN).items() if name != "seed"}
@@ -131,8 +133,11 @@ class TestTraining:
         summary = train_seeds(*data, tmp_path / "run", (0, 1), PLAN, "cpu", resume=True)
         assert list(summary.runs) == [0, 1]
 
-    def test_a_new_training_takes_the_summary_of_the_old_one_away_first(self, data, tmp_path):
+    def test_a_new_training_takes_the_summary_of_the_old_one_away_before_it_replaces_a_retriever(self, data, tmp_path):
         train_seeds(*data, tmp_path / "run", (0,), replace(PLAN, epochs=1), "cpu")
+        with pytest.raises(KeyboardInterrupt):
+            train_seeds(*data, tmp_path / "run", (0, 1), replace(PLAN, epochs=1), "cpu", StopAt("epoch 1"))
+        assert seeds_in(tmp_path / "run") == [0]
         with pytest.raises(KeyboardInterrupt):
             train_seeds(*data, tmp_path / "run", (0, 1), replace(PLAN, epochs=1), "cpu", StopAt("1 done"))
         assert seeds_in(tmp_path / "run") == []

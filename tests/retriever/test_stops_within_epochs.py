@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -102,6 +103,27 @@ def test_a_gpu_refuses_a_state_from_within_an_epoch_of_a_cpu(data, tmp_path, mon
     checkpoint = Checkpoint(tmp_path / "run.unfinished", identity(*data, PLAN))
     with pytest.raises(StoreError, match="was saved within an epoch on a CPU; resume it on a CPU"):
         start_run(OnGpu(), 0, TrainingRun("run", data[0], PLAN.seed), checkpoint)
+
+
+WITHIN = {
+    "within/total": [None, np.array(1.0), np.zeros(2), np.array([np.nan])],
+    "within/draws": [None, np.full(5056, -5, np.int64), np.zeros(5056, np.uint8), np.zeros(3, np.uint8)],
+}
+FACTS = {"log": ["x", [1]], "best_epoch": [[], -1], "epoch": [True, 10**30, 2], "best": ["x"], "step": [1e308, -1]}
+
+
+def test_states_from_within_an_epoch_that_do_not_fit_are_refused(data, tmp_path, monkeypatch):
+    with monkeypatch.context() as often, pytest.raises(KeyboardInterrupt):
+        often.setattr(Checkpoint, "due", lambda self: True)
+        train(*data, tmp_path / "run", PLAN, "cpu", Interrupt(3))
+    checkpoint = Checkpoint(tmp_path / "run.unfinished", identity(*data, PLAN))
+    arrays, facts = checkpoint.load("train")
+    states = [(arrays | {name: value}, facts) for name, values in WITHIN.items() for value in values]
+    states += [(arrays, facts | {name: value}) for name, values in FACTS.items() for value in values]
+    for wrong, noted in states:
+        checkpoint.save("train", {name: value for name, value in wrong.items() if value is not None}, noted)
+        with pytest.raises(StoreError, match=r"train does not fit this run .*; remove it to start again"):
+            train(*data, tmp_path / "run", PLAN, "cpu", resume=True)
 
 
 def test_a_process_that_is_killed_goes_on_where_it_was(data, tmp_path):

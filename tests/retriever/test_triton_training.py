@@ -187,8 +187,9 @@ def test_batches():
     one.order.copy_(torch.as_tensor(np.stack([one.layout.order(seed, 1) for seed in (3, 4)])))
     given = (
         one.order, one.at, one.slot, one.item, one.level, one.mine, one.within,
-        one.position, one.length, one.items, one.tokens,
+        one.position, one.length, one.items, one.tokens, one.tokens.flip(1),
     )  # fmt: skip
+    one.length[1] = 1  # the second run has short histories, both read by other SIDs
     empty = 0
     for at in range(one.layout.batches):
         one.at.fill_(at)
@@ -218,19 +219,21 @@ def test_the_end_of_the_encoder(share, setting):
     same(kernel_step.finish(*inputs, dtype, (share, seed, SITE)), plain, inputs, tolerance)
 
 
-def test_the_loss(share, setting):
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss(share, setting, smoothing):
     dtype, seed, _, _, tolerance = setting
     random, target = draw(torch.float32), tokens_of(R, 7, 11)
     weight = (tokens_of(R, 7, 11) % 3 > 0).float()
     x, final, shared = random(R, 77, D), random(R, D), random(R, WORDS, D)
     y = dropped(network.norm(x, final), seed, SITE, D) * D**-0.5
     scores = (y.to(dtype) @ shared.to(dtype).transpose(1, 2)).float()
-    each = torch.nn.functional.cross_entropy(scores.flatten(0, 1), target.flatten(), reduction="none").view(R, -1)
+    flat = scores.flatten(0, 1), target.flatten()
+    each = torch.nn.functional.cross_entropy(*flat, reduction="none", label_smoothing=smoothing).view(R, -1)
     plain = (each * weight.flatten(1)).sum(1) / weight.sum((1, 2))
     if not share:
-        known = network.head(x, final, shared, target, weight, dtype, 0.0)
+        known = network.head(x, final, shared, target, weight, dtype, 0.0, smoothing)
         torch.testing.assert_close(plain, known, rtol=tolerance, atol=0)
-    ours = kernel_step.head(x, final, shared, target, weight, dtype, (share, seed, SITE))
+    ours = kernel_step.head(x, final, shared, target, weight, dtype, (share, seed, SITE), smoothing)
     same(ours, plain, (x, final, shared), tolerance)
 
 
@@ -244,9 +247,11 @@ def test_a_batch_of_nothing_has_no_loss(setting):
     assert all((value == 0).all() for value in (losses, *grads))
 
 
-@pytest.mark.parametrize("steps", [1, 3, 400])
-def test_adam(steps):
-    """Many numbers and few, with a copy in another dtype and without, runs at different steps."""
+@pytest.mark.parametrize(("steps", "rate"), [(1, 1e-2), (3, (1e-2, 3e-3)), (400, 1e-2)])
+def test_adam(steps, rate):
+    """Many numbers and few, with a copy in another dtype and without, runs at different steps, and with rates of their
+    own."""
+    rate = torch.tensor(rate, device=DEVICE) if isinstance(rate, tuple) else rate
     results = []
     for part in (kernel_step, plain_step):
         generator = torch.Generator().manual_seed(0)
@@ -257,7 +262,7 @@ def test_adam(steps):
         copies = [weights[0].to(torch.bfloat16), weights[1]]
         grads = [torch.randn(w.shape, generator=generator).to(copy) for w, copy in zip(weights, copies, strict=True)]
         step = torch.tensor([1.0, float(steps)], device=DEVICE)
-        part.adam(weights, copies, grads, first, second, step, 1e-2)
+        part.adam(weights, copies, grads, first, second, step, rate)
         results.append([*weights, *copies, *first, *second])
     for ours, plain in zip(*results, strict=True):
         rtol = 1e-2 if ours.dtype == torch.bfloat16 else 1e-4

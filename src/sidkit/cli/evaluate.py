@@ -34,6 +34,10 @@ def evaluate(
         bool,
         typer.Option("--invalid-consumes-rank", help="Generated tokens that are not a SID take a rank in the list"),
     ] = False,
+    fused: Annotated[
+        bool | None,
+        typer.Option("--fused/--not-fused", help="Figures of lists fused with counts too [default: where they helped]"),
+    ] = None,
     within: Within = None,
     sequence_column: SequenceColumn = None,
     item_column: ItemColumn = None,
@@ -46,8 +50,9 @@ def evaluate(
     """sidkit evaluate run/ sequences.parquet
 
     Recall, NDCG, HitRate and MRR at 5, 10 and 20 of a trained recommender: item by item as the paper counts them, their
-    exact expectation, corrected for colliding items, and for semantic IDs alone; then what counting gives without a
-    model. Of a folder with several seeds, the mean of every figure and its standard deviation over seeds.
+    exact expectation, corrected for colliding items, and for semantic IDs alone; of the same lists fused with counts;
+    then what counting gives without a model. A second table has items that were never or seldom seen in training apart
+    from the others. Of a folder with several seeds, the mean of every figure and its standard deviation over seeds.
     """
     from ..errors import need
 
@@ -56,7 +61,8 @@ def evaluate(
     from ..measure.counting import counted
     from ..measure.ranking import CUTS
     from ..retriever.retriever import Retriever
-    from ..retriever.seeds import means_and_stds, seed_folder, seeds_in
+    from ..retriever.seeds import mean_seen, means_and_stds, seed_folder, seeds_in
+    from .print_beyond import print_beyond
     from .printing import print_figures
     from .terminal import Terminal
 
@@ -74,17 +80,20 @@ def evaluate(
     options = (split, beams, constrained, None if within is None else ids_of_lines(within))
     with Terminal() as progress:
         tallies = [
-            one.evaluate(behaviour, *options, progress, invalid_consumes_rank, label, inference_batch)  # type: ignore[arg-type]
+            one.evaluate(behaviour, *options, progress, invalid_consumes_rank, label, inference_batch, fused)  # type: ignore[arg-type]
             for label, one in trained.items()
         ]
     simple = {} if within else counted(behaviour, len(first.table), split)  # type: ignore[arg-type]
     figures, users = [tally.means() for tally in tallies], tallies[0].count
     means, stds = means_and_stds(figures)
+    seen = mean_seen([tally.seen for tally in tallies])
     if as_json:
         by_seed = {str(seed): each for seed, each in zip(seeds, figures, strict=False)}
         rest = {"seeds": seeds, "figures": by_seed, "stds": stds} if seeds else {"sums": tallies[0].sums}
-        print(json.dumps({"users": users, "means": means, **rest, "counting": simple, **notes.field()}))
+        facts = {"users": users, "means": means, **rest, "seen": seen, "fusion": first.facts.get("fusion")}
+        print(json.dumps(facts | {"counting": simple, **notes.field()}))
         return
     print_figures(means, users, simple, seeds, stds)
+    print_beyond(seen, first.facts.get("fusion"))
     if (most := beams or first.plan.beams) < max(CUTS):
         print(f"with {count_of(most, 'SID')} generated per user, figures at more than {most} are those at {most}")

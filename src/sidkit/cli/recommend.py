@@ -62,6 +62,10 @@ def recommend(
     exclude_history: Annotated[
         bool, typer.Option("--exclude-history", help="Do not recommend items of the history")
     ] = False,
+    fused: Annotated[
+        bool | None,
+        typer.Option("--fused/--not-fused", help="Whether counts join the model [default: where validation gained]"),
+    ] = None,
     within: Within = None,
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs generated per user [default: as trained]")] = None,
     items: Items = None,
@@ -103,7 +107,7 @@ def recommend(
     if output is not None:
         require_file(output, users, endings=TABLES, force=force)
     wanted = Wanted(top, per_sid or None, exclude_history)
-    job = _Job(_loaded(retriever, device), wanted, within, beams, as_json)
+    job = _Job(_loaded(retriever, device), wanted, within, beams, as_json, fused)
     if history is not None:
         job.one(history, items, text, id_column)
     elif users is not None and output is not None:
@@ -128,9 +132,10 @@ class _Job:
     """Whom to recommend by, and how."""
 
     def __init__(
-        self, retriever: "Retriever", wanted: "Wanted", within: Path | None, beams: int | None, as_json: bool
-    ) -> None:
-        self.retriever, self.wanted, self.beams, self.as_json = retriever, wanted, beams, as_json
+        self, retriever: "Retriever", wanted: "Wanted", within: Path | None, beams: int | None, as_json: bool,
+        fused: bool | None,
+    ) -> None:  # fmt: skip
+        self.retriever, self.wanted, self.beams, self.as_json, self.fused = retriever, wanted, beams, as_json, fused
         self.within = None if within is None else ids_of_lines(within)
         self.notes = ColumnNotes()
 
@@ -149,9 +154,11 @@ class _Job:
                 f"recommender knows {len(table):,}, the first of them {table.ids[0].as_py()!r}"
             )
         texts = texts_for(items, text, table.ids, id_column, self.notes, table.origin.id_column) if items else None
-        (ranked,) = self.retriever.recommend_rows([known], self.wanted, self.within, self.beams)
+        (ranked,) = self.retriever.recommend_rows([known], self.wanted, self.within, self.beams, self.fused)
         listed = [self._described(rank, one, texts) for rank, one in enumerate(ranked, 1)]
-        facts = {"history": [table.ids[row].as_py() for row in known], "unknown": unknown, "items": listed}
+        is_fused = self.retriever.uses_fusion(self.fused)
+        names = [table.ids[row].as_py() for row in known]
+        facts = {"history": names, "unknown": unknown, "items": listed, "fused": is_fused}
         if self.as_json:
             print(json.dumps(facts | self.notes.field(), ensure_ascii=False))
             return
@@ -187,7 +194,7 @@ class _Job:
         with Terminal() as progress:
             progress.start("recommend", len(histories))
             lists = self._watched(
-                self.retriever.recommend_rows(histories, self.wanted, self.within, self.beams), progress
+                self.retriever.recommend_rows(histories, self.wanted, self.within, self.beams, self.fused), progress
             )
             written = write_recommendations(output, table, visits.users.take(with_history), name, lists)
         unknown, without = int((visits.rows < 0).sum()), len(visits) - len(histories)

@@ -16,20 +16,28 @@ from .network import ForwardParts
 from .search_blocks import PLAIN_BLOCKS, SearchBlocks
 from .step import StepParts, adam, gather_examples
 
-__all__ = ["choose_blocks", "choose_parts", "kernel_parts", "kernels_serve"]
+__all__ = ["choose_blocks", "choose_parts", "kernel_parts", "kernels_serve", "why_no_kernels"]
 
 
 def kernels_serve(shape: Shape, dtype: Any, device: Any, tokens: int) -> bool:
     """Whether Triton kernels serve a model: on a GPU, in bfloat16, of common widths, with rows of few tokens."""
-    return (
-        torch.device(device).type == "cuda"
-        and dtype == torch.bfloat16
-        and shape.d_model in (64, 128)
-        and shape.d_kv in (16, 32, 64, 128)
-        and shape.inner % 64 == shape.d_ff % 64 == 0
-        and tokens <= 64
-        and find_spec("triton") is not None
-    )
+    return not why_no_kernels(shape, dtype, device, tokens)
+
+
+def why_no_kernels(shape: Shape, dtype: Any, device: Any, tokens: int) -> str:
+    """Why Triton kernels do not serve a model, in words; empty if they do."""
+    reasons = {
+        "they need a GPU": torch.device(device).type != "cuda",
+        "they compute in bfloat16": dtype != torch.bfloat16,
+        f"a width of {shape.d_model} is not 64 or 128": shape.d_model not in (64, 128),
+        f"heads of width {shape.d_kv} are not of 16, 32, 64 or 128": shape.d_kv not in (16, 32, 64, 128),
+        "the widths of all heads together and of the feed-forward layer are not multiples of 64": bool(
+            shape.inner % 64 or shape.d_ff % 64
+        ),
+        f"rows of {tokens} tokens are over 64": tokens > 64,
+        "triton is not installed": find_spec("triton") is None,
+    }
+    return "; ".join(words for words, holds in reasons.items() if holds)
 
 
 def choose_blocks(weights: Weights, shape: Shape, levels: int, users: int, width: int, beams: int) -> SearchBlocks:

@@ -21,7 +21,7 @@ from .model import Shape, Weights
 from .network import decoder_bias, embed
 from .search_blocks import SearchBlocks
 
-__all__ = ["Beams", "Decoder", "beam_search", "stacked_search"]
+__all__ = ["Beams", "Decoder", "beam_search", "search_and_score", "stacked_search"]
 
 Tensor = Any
 MATRICES = ("decoder.qkv", "decoder.o", "cross.q", "cross.o", "decoder.wi", "decoder.wo")
@@ -47,7 +47,12 @@ class Decoder:
         self.memory = blocks.read(weights, shape, tokens)
         self.bias = decoder_bias(weights["decoder.bias"], levels, levels).contiguous()
         self.shared = weights["shared"].to(weights["decoder.o"].dtype)
-        self.past: list[list[Tensor]] = [[] for _ in range(shape.layers)]  # by layer and token, as self_block takes it
+        self.layers = shape.layers
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the tokens so far, not the histories."""
+        self.past: list[list[Tensor]] = [[] for _ in range(self.layers)]  # by layer and token, as self_block takes it
         self.origin: list[Tensor] = []
 
     def __call__(self, token: Tensor, parent: Tensor | None, first: int, size: int) -> tuple[Tensor, Tensor]:
@@ -84,6 +89,32 @@ def beam_search(weights: Weights, shape: Shape, trie: DeviceTrie, tokens: Tensor
     """The best SIDs of the trie for histories (n, W) of tokens, 0 being padding."""
     best = stacked_search(weights, shape, trie, tokens[None], beams)
     return Beams(best.leaf[0], best.score[0])
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def search_and_score(
+    weights: Weights, shape: Shape, trie: DeviceTrie, tokens: Tensor, beams: int, codes: Tensor
+) -> tuple[Beams, Tensor]:
+    """As `beam_search`, and the log-probability (n, k) of further SIDs of each user: codes (n, k, levels)."""
+    blocks = choose_blocks(weights, shape, trie.levels, len(tokens), tokens.shape[1], beams)
+    decoder = Decoder(weights, shape, tokens[None], trie.levels, blocks)
+    best = _constrained(decoder, trie, beams)
+    scores = [_scored(decoder, trie, part[None])[0] for part in codes.split(beams, 1)]  # no wider than the beams
+    return Beams(best.leaf[0], best.score[0]), torch.cat([best.score[0][:, :0], *scores], 1)
+
+
+def _scored(decoder: Decoder, trie: DeviceTrie, codes: Tensor) -> Tensor:
+    """The log-probability (R, n, k) of SIDs (R, n, k, levels)."""
+    decoder.restart()
+    total, k = torch.zeros(codes.shape[:3], device=codes.device), codes.shape[2]
+    token, parent = torch.zeros_like(codes[:, :, :1, 0]), None
+    for level in range(trie.levels):
+        scores, log_sum = decoder(token, parent, trie.first[level], trie.sizes[level])
+        code = codes[..., level]
+        total += torch.gather(scores.expand(-1, -1, k, -1), 3, code[..., None])[..., 0].float() - log_sum
+        token = code + trie.first[level]
+        parent = torch.arange(k, device=codes.device).expand(token.shape) if level else torch.zeros_like(token)
+    return total
 
 
 def _constrained(decoder: Decoder, trie: DeviceTrie, beams: int) -> Beams:

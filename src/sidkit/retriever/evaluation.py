@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from ..data.sequences import Sequences
 from ..decoding.device_trie import DeviceTrie
+from ..measure.seen import ranks_by_seen, times_seen
 from ..progress import Progress, Silent
 from ..sids.table import SidTable
 from ..sids.trie import Trie
@@ -49,9 +50,12 @@ class Evaluator:
         trie: Trie | None = None,
         invalid_consumes_rank: bool = False,
         users_at_once: int = 0,
+        by_seen: bool = False,
     ) -> None:
-        """users_at_once: whose beams are searched at once, at most; 0: as many as the memory holds."""
+        """users_at_once: whose beams are searched at once, at most; 0: as many as the memory holds. by_seen: whether
+        figures are also taken by how often targets were seen in training."""
         self.users_at_once = users_at_once
+        self.times = times_seen(sequences, len(table)) if by_seen else None
         held_out = examples(sequences, split, history)
         self.by_length = np.argsort(held_out.length, kind="stable")
         self.longest = held_out.length[self.by_length]  # of the users up to each
@@ -78,6 +82,14 @@ class Evaluator:
             part = self.judge.sums(leaves, targets)
             total = {name: value + total.get(name, 0) for name, value in part.items()}
         return total
+
+    def by_seen(self, leaf: Tensor) -> dict[str, dict[str, Any]]:
+        """Figures by how often targets were seen, where that was asked for."""
+        if self.times is None:
+            return {}
+        target = self.items[self.position]
+        rank, share = self.judge.expected(leaf, target)
+        return {"model": ranks_by_seen(rank, self.times[target.cpu().numpy()], share)}
 
     def histories(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Of users start to stop, sorted by length: items (n, longest), padded on the left, and which are real."""
@@ -111,10 +123,14 @@ class JointEvaluator:
             valid += ((best.leaf >= 0).sum(2) / generated.double()).sum(1)
             leaves.append(F.pad(best.leaf, (0, beams - best.leaf.shape[2]), value=-1))
             progress.advance(stop - start)
-        sums = [one.sums(leaf) for one, leaf in zip(self.evaluators, torch.cat(leaves, 1), strict=True)]
+        found = list(zip(self.evaluators, torch.cat(leaves, 1), strict=True))
+        sums, seen = [one.sums(leaf) for one, leaf in found], [one.by_seen(leaf) for one, leaf in found]
         sums = [each | {"valid_share": share} for each, share in zip(sums, valid, strict=True)]
         values = torch.stack([torch.stack(list(each.values())) for each in sums]).tolist()  # one trip from the device
-        return [Tally(dict(zip(sums[0], each, strict=True)), users) for each in values]
+        return [
+            Tally(dict(zip(sums[0], each, strict=True)), users, groups)
+            for each, groups in zip(values, seen, strict=True)
+        ]
 
     def _at_once(self, weights: Weights, shape: Shape, beams: int) -> int:
         longest = int(self.evaluators[0].longest.max(initial=0)) * self.trie.levels

@@ -40,10 +40,15 @@ def representatives(trie: Trie, seed: int = SEED) -> NDArray[np.int64]:
 
 @dataclass
 class Tally:
-    """Sums of figures over users, by name, and the number of users."""
+    """Sums of figures over users, by name, and the number of users.
+
+    seen   by list ("model": the `expected` reading of the beams; "fused"), figures of targets by how often they were
+           seen in training (`sidkit.measure.seen`), where that was asked for
+    """
 
     sums: dict[str, float] = field(default_factory=dict)
     count: int = 0
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
         return {name: value / max(self.count, 1) for name, value in self.sums.items()}
@@ -64,14 +69,26 @@ class Judge:
         self.chosen = torch.as_tensor(representatives(trie, seed), device=device)
         self.invalid_consumes_rank = invalid_consumes_rank
 
-    def sums(self, leaf: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """leaf: (n, beams) ranked SIDs, -1 for none; target: (n,) item rows -> sums over users, float64."""
-        own_leaf = self.leaf[target]  # -1 if the target is outside the trie
+    def _found(self, leaf: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of every user: the target's leaf (-1 if it is outside the trie), whether it was found, in which column, and
+        at which rank of the item list, from 0."""
+        own_leaf = self.leaf[target]
         match = (leaf == own_leaf[:, None]) & (own_leaf >= 0)[:, None]
         hit, column = match.any(1), match.int().argmax(1, keepdim=True)
-        sid_rank = column[:, 0]  # ranks count from 0
         takes_rank = torch.ones_like(leaf) if self.invalid_consumes_rank else (leaf >= 0).long()
-        item_rank = (takes_rank.cumsum(1) - takes_rank).gather(1, column)[:, 0]
+        return own_leaf, hit, column, (takes_rank.cumsum(1) - takes_rank).gather(1, column)[:, 0]
+
+    def expected(self, leaf: Tensor, target: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Of every user the rank of the target in the item list, beyond every cut if it was not found, and what a hit
+        counts: the `expected` reading, user by user."""
+        own_leaf, hit, _, rank = self._found(leaf, target)
+        ranks = torch.where(hit, rank, max(CUTS) + leaf.shape[1])
+        return ranks.cpu().numpy(), (1.0 / self.counts[own_leaf].double()).cpu().numpy()
+
+    def sums(self, leaf: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """leaf: (n, beams) ranked SIDs, -1 for none; target: (n,) item rows -> sums over users, float64."""
+        own_leaf, hit, column, item_rank = self._found(leaf, target)
+        sid_rank = column[:, 0]  # ranks count from 0
         size = self.counts[leaf]
         items_before = (size.cumsum(1) - size).gather(1, column)[:, 0]
         group = self.counts[own_leaf]

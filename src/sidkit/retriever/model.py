@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..errors import SpecError, did_you_mean, need
+from ..errors import SpecError, need
 
 __all__ = ["PRESETS", "Shape", "Weights", "build_t5", "from_state", "new_weights", "one_run", "shapes_of", "to_state"]
 
@@ -50,13 +50,6 @@ PRESETS = {
     "base": Shape(layers=6, d_model=256, d_ff=1024, heads=8, d_kv=32),
     "large": Shape(layers=8, d_model=512, d_ff=2048, heads=8, d_kv=64),
 }
-
-
-def preset(name: str) -> Shape:
-    """A shape by name."""
-    if name not in PRESETS:
-        raise SpecError(f"no model preset {name!r}{did_you_mean(name, PRESETS)} (known: {', '.join(PRESETS)})")
-    return PRESETS[name]
 
 
 def build_t5(shape: Shape, vocabulary: int, state: Mapping[str, Any] | None = None) -> Any:

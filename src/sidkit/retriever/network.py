@@ -168,11 +168,16 @@ def finish(x: Tensor, scale: Tensor, dtype: Any, dropout: Dropout) -> Tensor:
 
 
 def head(
-    x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: Dropout
-) -> Tensor:
-    """(R,) the mean cross-entropy of decoder outputs (R, rows * D, d), target tokens and weights (R, rows, D)."""
+    x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: Dropout,
+    smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """(R,) the mean cross-entropy of decoder outputs (R, rows * D, d), target tokens and weights (R, rows, D).
+
+    smoothing: the share of each target's probability that is spread over all tokens.
+    """
     scores = logits(x, final, shared, dtype, dropout)
-    each = F.cross_entropy(scores.flatten(0, 1), target.flatten(), reduction="none").view(len(target), -1)
+    flat = scores.flatten(0, 1), target.flatten()
+    each = F.cross_entropy(*flat, reduction="none", label_smoothing=smoothing).view(len(target), -1)
     weight = weight.flatten(1)
     return (each * weight).sum(1) / weight.sum(1).clamp(min=1)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from ..errors import SpecError
-from .model import Shape
+from ..errors import SpecError, did_you_mean
+from .model import PRESETS, Shape
 
-__all__ = ["Plan"]
+__all__ = ["PLANS", "Plan", "changed", "plan_of"]
 
 MOST = 1 << 20  # of everything that is counted
 
@@ -30,6 +31,16 @@ class Plan:
     constrained    whether only SIDs of items can be generated
     precision      of matrix products on a GPU: bfloat16, which "auto" is, or float32; on a CPU they are float32
     seed           decides first weights, order of examples and dropout
+    warmup         steps over which the learning rate rises to its value
+    decay          what it does after them: "none", or "linear" or "cosine" down to zero at the end of the last epoch
+    smoothing      label smoothing: the share of a target's probability that is spread over all tokens
+    average        weights are averaged over steps, the older ones by this factor a step (`rates.py`), and the average
+                   is what is validated and kept; 0: the weights themselves
+    crop           the share of examples whose history is cut to a random length, anew in every epoch
+    swap           the share of items that histories name by another of their SIDs, anew in every epoch, where a run
+                   has several
+    fusion         whether counts are fused with the model's lists after training, where that helps in validation
+                   (`fusion.py`); the model itself does not depend on it, and its figures are reported alone as well
     """
 
     shape: Shape = field(default_factory=Shape)
@@ -43,6 +54,13 @@ class Plan:
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
     seed: int = 0
     inference_batch: int = 0
+    fusion: bool = True
+    warmup: int = 0
+    decay: Literal["none", "linear", "cosine"] = "none"
+    smoothing: float = 0.0
+    average: float = 0.0
+    crop: float = 0.0
+    swap: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "patience", "history", "beams"):
@@ -50,6 +68,14 @@ class Plan:
                 raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
             if getattr(self, name) > MOST:
                 raise SpecError(f"{name} must be at most {MOST:,}, not {getattr(self, name)}")
+        for name, most in (("smoothing", 1), ("average", 1), ("crop", None), ("swap", None)):
+            value = getattr(self, name)
+            if not (0 <= value < 1 if most else 0 <= value <= 1):
+                raise SpecError(f"{name} must lie in [0, 1{')' if most else ']'}, not {value}")
+        if not 0 <= self.warmup <= MOST:
+            raise SpecError(f"warmup must be at least 0 steps and at most {MOST:,}, not {self.warmup}")
+        if self.decay not in ("none", "linear", "cosine"):
+            raise SpecError(f"decay must be 'none', 'linear' or 'cosine', not {self.decay!r}")
         if self.inference_batch < 0:
             raise SpecError(f"inference_batch cannot be negative ({self.inference_batch}); 0 is what the memory holds")
         if not 0 <= self.seed < 1 << 63:
@@ -58,3 +84,24 @@ class Plan:
             raise SpecError(f"learning_rate must be positive and finite, not {self.learning_rate}")
         if self.precision not in ("auto", "bfloat16", "float32"):
             raise SpecError(f"precision must be 'auto', 'bfloat16' or 'float32', not {self.precision!r}")
+
+
+PLANS = {name: Plan(shape) for name, shape in PRESETS.items()} | {
+    # Not yet searched at full size: docs/recommending.md says where each value comes from.
+    "best": Plan(
+        Shape(dropout=0.2), learning_rate=1e-3, warmup=500, decay="cosine", smoothing=0.1, average=0.999, crop=0.2
+    ),
+}
+
+
+def plan_of(name: str) -> Plan:
+    """A plan by the name of its preset: the paper's with a model of another size, or `best`."""
+    if name not in PLANS:
+        raise SpecError(f"no model preset {name!r}{did_you_mean(name, PLANS)} (known: {', '.join(PLANS)})")
+    return PLANS[name]
+
+
+def changed(plan: Plan, shape: Mapping[str, Any], **fields: Any) -> Plan:
+    """The plan with other fields, and with other fields of its shape; None leaves one as it is."""
+    sizes = replace(plan.shape, **{name: value for name, value in shape.items() if value is not None})
+    return replace(plan, shape=sizes, **{name: value for name, value in fields.items() if value is not None})

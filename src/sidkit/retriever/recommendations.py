@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,13 +17,16 @@ from ..files.table_formats import table_writer
 from ..sids.table import SidTable
 from ..sids.trie import Trie
 
-__all__ = ["Recommendation", "Wanted", "chosen_items", "write_recommendations"]
+__all__ = ["Recommendation", "Wanted", "chosen_items", "ranked_rows", "write_recommendations"]
 
 AT_ONCE = 1 << 16  # rows of the file that are written at once
 
 
 class Recommendation(NamedTuple):
-    """An item, its SID, and the log-probability of that SID; items that share a SID share it."""
+    """An item, its SID, and the log-probability of that SID; items that share a SID share it.
+
+    In a fused list it is the log-probability of the item, by the model and by counting.
+    """
 
     item: Any
     sid: tuple[int, ...]
@@ -30,7 +34,7 @@ class Recommendation(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """Of the SID: how sure the model is that the next item has it."""
+        """How sure the model is that the next item has this SID; in a fused list, that it is this item."""
         return exp(self.score)
 
 
@@ -65,6 +69,24 @@ def _ranked(
         rows = [int(row) for row in trie.items(leaf) if int(row) not in seen] if leaf >= 0 else []
         for row in rows[:per_sid]:
             yield Recommendation(table.ids[row].as_py(), tuple(table.codes[row].tolist()), score)
+
+
+def ranked_rows(
+    table: SidTable, rows: Sequence[int], scores: Sequence[float], wanted: Wanted, history: Sequence[int]
+) -> list[Recommendation]:
+    """The wanted ones of items that are ranked best first. rows, history: table rows."""
+    seen = frozenset(history) if wanted.exclude_history else frozenset()
+    chosen: list[Recommendation] = []
+    taken: Counter[tuple[int, ...]] = Counter()
+    for row, score in zip(rows, scores, strict=True):
+        sid = tuple(table.codes[row].tolist())
+        if row in seen or (wanted.per_sid is not None and taken[sid] >= wanted.per_sid):
+            continue
+        taken[sid] += 1
+        chosen.append(Recommendation(table.ids[row].as_py(), sid, score))
+        if len(chosen) == wanted.k:
+            break
+    return chosen
 
 
 def write_recommendations(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Iterable
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ..data.sequences import Sequences
 from ..errors import StoreError
@@ -23,10 +27,14 @@ __all__ = ["batch_of", "identity", "save_run", "start_run"]
 FIELDS = ("epoch", "best", "best_epoch", "log", "seconds")  # of an Outcome, as plain JSON
 
 
-def identity(table: SidTable, sequences: Sequences, plan: Plan) -> str:
-    """What must be unchanged for a training to resume: SIDs, sequences, and the plan but for its number of epochs."""
-    digest = hashlib.sha256(repr((table.sizes, sorted(asdict(replace(plan, epochs=1)).items()))).encode())
-    for array in (table.codes, sequences.rows, sequences.starts):
+def identity(table: SidTable, sequences: Sequences, plan: Plan, others: Iterable[NDArray[Any]] = ()) -> str:
+    """What must be unchanged for a training to resume: SIDs, sequences, and the plan but for its number of epochs.
+
+    That number counts as well where the learning rate decays, for it decays over the epochs.
+    """
+    fixed = plan if plan.decay != "none" else replace(plan, epochs=1)
+    digest = hashlib.sha256(repr((table.sizes, sorted(asdict(fixed).items()))).encode())
+    for array in (table.codes, sequences.rows, sequences.starts, *others):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
@@ -36,32 +44,53 @@ def start_run(stack: Stack, index: int, run: TrainingRun, checkpoint: Checkpoint
     outcome = Outcome(run)
     state = checkpoint.load(run.key) if checkpoint is not None else None
     if state is None or checkpoint is None:
-        stack.put(index, new_weights(stack.plan.shape, len(stack.vocabulary), run.seed), run.table.codes)
+        weights = new_weights(stack.plan.shape, len(stack.vocabulary), run.seed)
+        stack.put(index, weights, run.table.codes, others=run.others)
         return outcome
     arrays, facts = state
     if facts.get("batch") and not stack.stops_anywhere:
         raise StoreError(f"{checkpoint.folder} was saved within an epoch on a CPU; resume it on a CPU")
     with checkpoint.using(run.key):
-        parts: dict[str, Weights] = {part: {} for part in ("now", "first", "second", "best", "within")}
+        parts: dict[str, Weights] = {part: {} for part in ("now", "first", "second", "average", "best", "within")}
         for name, value in arrays.items():
             part, _, key = name.partition("/")
             parts[part][key] = torch.as_tensor(value)
         shapes = shapes_of(stack.plan.shape, len(stack.vocabulary))
-        for part in ("now", "first", "second"):
+        kept = [*["average"] * bool(stack.plan.average), *["best"] * bool(parts["best"])]
+        for part in ("now", "first", "second", *kept):
             require_weights(parts[part], shapes)
-        stack.put(index, parts["now"], run.table.codes, (parts["first"], parts["second"]), facts["step"])
+        moments = parts["first"], parts["second"]
+        stack.put(index, parts["now"], run.table.codes, moments, facts["step"], parts["average"] or None, run.others)
         if facts.get("batch"):
             stack.resume_within(index, parts["within"])
         outcome.weights = {name: value.to(stack.device) for name, value in parts["best"].items()}
-        for name in FIELDS:
-            setattr(outcome, name, facts[name])
+        _fill(outcome, facts)
     return outcome
+
+
+def _fill(outcome: Outcome, facts: dict[str, Any]) -> None:
+    """Take over how far a run had come; a ValueError names the fact that cannot be."""
+    for name in ("epoch", "best_epoch", "step"):
+        if type(facts[name]) is not int or not 0 <= facts[name] < 1 << 31:
+            raise ValueError(f"{name} is {facts[name]!r:.60}")
+    for name in ("best", "seconds"):
+        if type(facts[name]) not in (int, float) or not math.isfinite(facts[name]):
+            raise ValueError(f"{name} is {facts[name]!r:.60}")
+    if type(facts["log"]) is not list or not all(isinstance(entry, dict) for entry in facts["log"]):
+        raise ValueError("log is not a list of entries")
+    if facts["epoch"] and not outcome.weights:
+        raise ValueError("the weights of the best epoch are missing")
+    for name in FIELDS:
+        setattr(outcome, name, facts[name])
 
 
 def batch_of(checkpoint: Checkpoint | None, run: TrainingRun) -> int:
     """The batch of its epoch at which a saved run goes on; 0 for the start of one."""
     facts = checkpoint.facts(run.key) if checkpoint is not None else None
-    return int((facts or {}).get("batch", 0))
+    batch = (facts or {}).get("batch", 0)
+    if type(batch) is not int or batch < 0:
+        raise StoreError(f"the checkpoint of {run.key} goes on at batch {str(batch)[:60]!r}; start again without it")
+    return batch
 
 
 def save_run(checkpoint: Checkpoint, stack: Stack, index: int, outcome: Outcome, batch: int = 0) -> None:
@@ -71,6 +100,7 @@ def save_run(checkpoint: Checkpoint, stack: Stack, index: int, outcome: Outcome,
     """
     first, second = stack.moments_of(index)
     parts = {"now": stack.weights_of(index), "first": first, "second": second, "best": outcome.weights}
+    parts |= {"average": stack.averages_of(index)} if stack.plan.average else {}
     parts |= {"within": stack.within_epoch(index)} if batch else {}
     arrays = {f"{part}/{name}": value.cpu().numpy() for part, named in parts.items() for name, value in named.items()}
     facts = {name: getattr(outcome, name) for name in FIELDS}

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from numpy.typing import NDArray
+
 from ..sids.table import SidTable
 from .metrics import Tally
 from .model import Weights
@@ -23,12 +25,14 @@ class TrainingRun:
 
     name   of the run, in logs
     key    under which a checkpoint holds its state
+    others further codes of all items of the table, (items, levels) each, which histories may be read by
     """
 
     name: str
     table: SidTable
     seed: int
     key: str = "train"
+    others: tuple[NDArray[Any], ...] = ()
 
 
 @dataclass(eq=False)

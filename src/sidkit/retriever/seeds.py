@@ -17,18 +17,19 @@ from typing import Any
 
 from ..errors import StoreError
 from ..files.atomic import replace_file
+from ..files.folder import check_digest, with_digest
 from ..files.ours import MARK, ForeignFolderError
 from .store import RETRIEVER
 
-__all__ = ["SEEDS", "SeedSummary", "check_seeds_folder", "means_and_stds", "seed_folder", "seeds_in"]
+__all__ = ["SEEDS", "SeedSummary", "check_seeds_folder", "mean_seen", "means_and_stds", "seed_folder", "seeds_in"]
 
 SEEDS = "seeds.json"
 SHARED = ("plan", "versions", "users")  # facts that all seeds have in common
 
 
 def means_and_stds(figures: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
-    """The mean of every figure over seeds, and its sample standard deviation, which one seed does not have."""
-    values = {name: [one[name] for one in figures] for name in figures[0]}
+    """The mean of every figure that all seeds have, and its sample standard deviation, which one seed does not have."""
+    values = {name: [one[name] for one in figures] for name in figures[0] if all(name in one for one in figures)}
     means = {name: fmean(each) for name, each in values.items()}
     return means, {name: stdev(each) for name, each in values.items()} if len(figures) > 1 else {}
 
@@ -42,6 +43,7 @@ class SeedSummary:
 
     def plain(self) -> dict[str, Any]:
         """The content of seeds.json; means and stds are those of the test figures."""
+        seen = mean_seen([facts.get("seen", {}) for facts in self.runs.values()])
         shared = {name: next(iter(self.runs.values()))[name] for name in SHARED}
         shared["plan"] = {name: value for name, value in shared["plan"].items() if name != "seed"}
         means, stds = means_and_stds([facts["test"] for facts in self.runs.values()])
@@ -54,13 +56,29 @@ class SeedSummary:
                 str(seed): {name: value for name, value in facts.items() if name not in SHARED}
                 for seed, facts in self.runs.items()
             },
+            "seen": seen,
             "means": means,
             "stds": stds,
         }
 
     def save(self, folder: Path) -> None:
         with replace_file(folder / SEEDS) as temporary:
-            temporary.write_text(json.dumps(self.plain(), indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(with_digest(self.plain()), indent=1) + "\n", encoding="utf-8")
+
+
+def mean_seen(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Figures by how often targets were seen, means over seeds; of lists and groups that every seed has."""
+    lists = [name for name in runs[0] if all(name in one for one in runs)]
+    return {
+        name: {
+            group: {
+                figure: None if value is None else fmean(one[name][group][figure] for one in runs)
+                for figure, value in figures.items()
+            }
+            for group, figures in runs[0][name].items()
+        }
+        for name in lists
+    }
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
@@ -70,11 +88,12 @@ def seed_folder(folder: Path, seed: int) -> Path:
 def seeds_in(folder: Path) -> list[int]:
     """The seeds of a finished training with several; none if the folder is that of one retriever."""
     try:
-        seeds = json.loads((folder / SEEDS).read_text(encoding="utf-8"))["seeds"]
-        return [int(seed) for seed in seeds]
+        plain = json.loads((folder / SEEDS).read_text(encoding="utf-8"))
+        check_digest(plain, folder / SEEDS, "train again")
+        return [int(seed) for seed in plain["seeds"]]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise StoreError(f"cannot read {folder / SEEDS}: {error}") from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from ..data.sequences import Sequences
 from ..engine.device import product_dtype
+from ..engine.recorded import recorded
+from .augment import cut_lengths, drawn_tokens
 from .backend import choose_parts
 from .data import Examples, Vocabulary, examples
 from .dropout import RunDropout
@@ -24,6 +27,7 @@ from .layout import Layout
 from .model import Weights, one_run
 from .network import Batch, in_dtype, loss
 from .plan import Plan
+from .rates import move_average, rates_at
 
 __all__ = ["Stack"]
 
@@ -41,6 +45,8 @@ class Stack:
     total     (R,) the sum of losses over the epoch's examples
     weights   by name, (R, ...) in float32; copies: the same in the dtype of matrix products
     moments   Adam's, first and second, as weights
+    averages  of the weights over steps; the weights themselves where the plan does not average
+    read      (R, items, L) the SIDs that histories are read by in this epoch; length: (R, examples) of histories in it
     """
 
     sequences: Sequences
@@ -60,11 +66,14 @@ class Stack:
             return torch.as_tensor(array, dtype=torch.long, device=device)
 
         self.items = on_device(self.sequences.rows)
-        self.position, self.length = on_device(self.examples.position), on_device(self.examples.length)
+        self.position = on_device(self.examples.position)
+        self.length = on_device(self.examples.length).repeat(runs, 1)
         self.slot, self.item = on_device(self.layout.slot), on_device(self.layout.item)
         self.level, self.mine = on_device(self.layout.level), on_device(self.layout.mine)
         self.within = torch.arange(self.mine.shape[1], device=device) % levels  # the level of each target token
         self.tokens = torch.zeros(runs, int(self.items.max()) + 1, levels, dtype=torch.long, device=device)
+        self.read = self.tokens.clone() if plan.swap else self.tokens
+        self.several: dict[int, NDArray[Any]] = {}  # by run, the tokens (1 + A, items, L) of all SIDs that items have
         self.order = torch.zeros(runs, self.layout.batches, self.layout.slots + 1, dtype=torch.long, device=device)
         self.at = torch.zeros(1, dtype=torch.long, device=device)
         self.step = torch.zeros(runs, device=device)
@@ -72,7 +81,10 @@ class Stack:
         self.seeds = torch.zeros(runs, dtype=torch.long, device=device)
         self.weights: Weights = {}
         self.parts = choose_parts(plan.shape, runs, self.dtype, device, max(self.slot.shape[1], self.mine.shape[1]))
-        self._graph: Any = None
+        if plan.smoothing:
+            head = partial(self.parts.network.head, smoothing=plan.smoothing)
+            self.parts = self.parts._replace(network=self.parts.network._replace(head=head))
+        self._graph: Callable[[], None] | None = None
         self._within: dict[int, Weights] = {}
         self._helper, self._ahead = ThreadPoolExecutor(1), dict[tuple[int, int], Future[NDArray[np.int32]]]()
 
@@ -84,16 +96,23 @@ class Stack:
         """An empty stack for another number of runs over the same data."""
         return Stack(self.sequences, self.vocabulary, self.plan, runs, self.device)
 
-    def put(self, index: int, weights: Weights, codes: NDArray[Any], moments: Any = None, step: int = 0) -> None:
-        """Put a run, fresh or resumed, into the stack. weights: of one run; moments: Adam's, first and second."""
+    def put(
+        self, index: int, weights: Weights, codes: NDArray[Any], moments: Any = None, step: int = 0,
+        averages: Weights | None = None, others: Sequence[NDArray[Any]] = (),
+    ) -> None:  # fmt: skip
+        """Put a run, fresh or resumed, into the stack. weights, averages: of one run; moments: Adam's, first and
+        second; others: further codes of all items, which histories may be read by."""
         if not self.weights:
             self._allocate(weights)
-        table = self.vocabulary.tokens(codes)[: self.tokens.shape[1]]
-        self.tokens[index, : len(table)] = torch.as_tensor(table, device=self.device)
+        several = np.stack([self.vocabulary.tokens(each)[: self.tokens.shape[1]] for each in (codes, *others)])
+        self.several[index] = several
+        for table in (self.tokens, self.read):
+            table[index, : several.shape[1]] = torch.as_tensor(several[0], device=self.device)
         with torch.no_grad():
             for name, value in weights.items():
                 self.weights[name][index] = value[0].to(self.device)
                 self.copies[name][index] = self.weights[name][index]
+                self.averages[name][index] = (averages or weights)[name][0].to(self.device)
                 for moment, given in zip(self.moments, moments or (None, None), strict=True):
                     moment[name][index] = 0.0 if given is None else given[name][0].to(self.device)
         self.step[index] = step
@@ -104,6 +123,7 @@ class Stack:
 
         self.weights = {name: like(value) for name, value in weights.items()}
         self.moments = tuple({name: like(value) for name, value in weights.items()} for _ in range(2))
+        self.averages = {name: like(value) for name, value in weights.items()} if self.plan.average else self.weights
         self.copies = in_dtype(self.weights, self.dtype)
         for copy in self.copies.values():
             copy.requires_grad_()
@@ -120,7 +140,11 @@ class Stack:
         return {"total": self.total[index : index + 1].clone(), **draws}
 
     def resume_within(self, index: int, state: Weights) -> None:
-        """The inverse of `within_epoch`, for the next call of `epoch`."""
+        """The inverse of `within_epoch`, for the next call of `epoch`; what does not fit is an error here."""
+        if state["total"].shape != (1,) or not torch.isfinite(state["total"]).all():
+            raise ValueError("within/total must be one finite number")
+        if self.stops_anywhere:
+            torch.Generator().set_state(state["draws"])
         self._within[index] = state
 
     def epoch(self, seeds: Sequence[int], epochs: Sequence[int], every: int = 0, first: int = 0) -> Iterator[int]:
@@ -133,6 +157,7 @@ class Stack:
         self.parts.start_epoch([_mix(*one) for one in zip(seeds, epochs, strict=True)])
         self.seeds.copy_(torch.as_tensor(list(seeds)))
         self.order.copy_(torch.as_tensor(self._orders(seeds, epochs)))
+        self._augment(seeds, epochs)
         self.at.fill_(first)
         self.total.zero_()
         for index, state in self._within.items():
@@ -147,6 +172,15 @@ class Stack:
                 if on_gpu:
                     torch.cuda.synchronize(self.device)
                 yield taken % every + 1
+
+    def _augment(self, seeds: Sequence[int], epochs: Sequence[int]) -> None:
+        """Draw what the plan varies from epoch to epoch."""
+        for index, one in enumerate(zip(seeds, epochs, strict=True)):
+            if self.plan.crop:
+                self.length[index] = torch.as_tensor(cut_lengths(self.examples.length, self.plan.crop, *one))
+            if self.plan.swap and index in self.several:
+                drawn = drawn_tokens(self.several[index], self.plan.swap, *one)
+                self.read[index, : len(drawn)] = torch.as_tensor(drawn)
 
     def _orders(self, seeds: Sequence[int], epochs: Sequence[int]) -> NDArray[np.int32]:
         """(R, batches, slots + 1) of an epoch; those of the next epoch are drawn while this one is trained."""
@@ -167,6 +201,16 @@ class Stack:
         """A copy of one run's weights as they are now, in float32."""
         return {name: value.detach().clone() for name, value in one_run(self.weights, index).items()}
 
+    def averages_of(self, index: int) -> Weights:
+        """A copy of what a run is judged by: the average of its weights, or the weights where none is taken."""
+        return {name: value.detach().clone() for name, value in one_run(self.averages, index).items()}
+
+    def judged(self, indices: list[int]) -> Weights:
+        """The same of several runs, in the dtype of matrix products."""
+        if not self.plan.average:
+            return {name: value.detach()[indices] for name, value in self.copies.items()}
+        return in_dtype({name: value[indices] for name, value in self.averages.items()}, self.dtype)
+
     def moments_of(self, index: int) -> tuple[Weights, Weights]:
         """Adam's moments of one run, first and second; nothing is copied."""
         first, second = (one_run(moment, index) for moment in self.moments)
@@ -176,7 +220,7 @@ class Stack:
         """The examples of the next step."""
         return Batch(*self.parts.gather_examples(
             self.order, self.at, self.slot, self.item, self.level, self.mine, self.within,
-            self.position, self.length, self.items, self.tokens,
+            self.position, self.length, self.items, self.tokens, self.read,
         ))  # fmt: skip
 
     def _step(self) -> None:
@@ -189,31 +233,22 @@ class Stack:
             first, second = (list(moment.values()) for moment in self.moments)
             self.parts.adam(
                 list(self.weights.values()), list(self.copies.values()), grads,
-                first, second, self.step, self.plan.learning_rate,
+                first, second, self.step, rates_at(self.step, self.plan, self.plan.epochs * self.layout.batches),
             )  # fmt: skip
+            if self.plan.average:
+                averages, weights = (list(each.values()) for each in (self.averages, self.weights))
+                move_average(averages, weights, self.step, self.plan.average)
             self.total += losses.detach().double() * batch.weight.sum((1, 2)).double() / levels
         self.at += 1
 
     def _replay(self) -> Callable[[], None]:
-        """The step as a CUDA graph, recorded at first use; state that the trial steps before it changed is restored."""
+        """The step as a CUDA graph, recorded at first use."""
         if self._graph is None:
             state = [self.at, self.step, self.total, *self.weights.values(), *self.copies.values()]
             state += [value for moment in self.moments for value in moment.values()]
-            saved = [value.detach().clone() for value in state]
-            stream = torch.cuda.Stream(self.device)
-            stream.wait_stream(torch.cuda.current_stream(self.device))
-            with torch.cuda.stream(stream):
-                for _ in range(3):
-                    self.at.zero_()
-                    self._step()
-            torch.cuda.current_stream(self.device).wait_stream(stream)
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
-                self._step()
-            with torch.no_grad():
-                for value, before in zip(state, saved, strict=True):
-                    value.copy_(before)
-        return self._graph.replay  # type: ignore[no-any-return]
+            state += list(self.averages.values()) if self.plan.average else []
+            self._graph = recorded(self._step, state, self.device)
+        return self._graph
 
 
 def _mix(seed: int, epoch: int) -> int:

@@ -20,39 +20,41 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 def adam(
     weights: list[Tensor], copies: list[Tensor], grads: Sequence[Tensor], first: list[Tensor], second: list[Tensor],
-    step: Tensor, rate: float,
+    step: Tensor, rate: float | Tensor,
 ) -> None:  # fmt: skip
-    """One step of Adam (no weight decay) for every run, in place; step: (R,), counted from 1.
+    """One step of Adam (no weight decay) for every run, in place; step: (R,), counted from 1; rate: one, or (R,).
 
     copies are the weights in the dtype of matrix products; where that is the weights' own, they are the weights.
     """
     one, two = BETAS
     for w, copy, grad, m, v in zip(weights, copies, grads, first, second, strict=True):
         t = step.view(-1, *[1] * (w.ndim - 1))
+        each = rate.view(t.shape) if isinstance(rate, torch.Tensor) else rate
         g = grad.float()
         m.lerp_(g, 1 - one)
         v.mul_(two).addcmul_(g, g, value=1 - two)
-        w.sub_(rate / (1 - one**t) * m / (v.sqrt() / (1 - two**t).sqrt() + EPSILON))
+        w.sub_(each / (1 - one**t) * m / (v.sqrt() / (1 - two**t).sqrt() + EPSILON))
         if copy is not w:
             copy.copy_(w)
 
 
 def gather_examples(
     order: Tensor, at: Tensor, slot: Tensor, item: Tensor, level: Tensor, mine: Tensor, within: Tensor,
-    position: Tensor, length: Tensor, items: Tensor, tokens: Tensor,
+    position: Tensor, length: Tensor, items: Tensor, tokens: Tensor, read: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The fields of a Batch: examples order[:, at], at the positions of the layout.
 
     order: (R, batches, slots + 1), at: (1,) the batch; slot, item, level: (rows, W) and mine: (rows, D) of the layout;
-    within: (D,) the level of a target token; position, length: (examples,); items: (all,); tokens: (R, items, L).
+    within: (D,) the level of a target token; position: (examples,); length: (R, examples); items: (all,);
+    tokens: (R, items, L) the SIDs of targets; read: the same of items in histories.
     """
     ids = order.index_select(1, at)[:, 0]  # (R, slots + 1)
     runs = torch.arange(len(ids), device=ids.device)[:, None, None]
     which = ids[:, slot]
-    used = torch.where(which >= 0, length[which], 0)
+    used = torch.where(which >= 0, length[runs, which], 0)
     real = item < used
-    row = items[(position[which] - used + item).clamp(min=0)]
-    history = torch.where(real, tokens[runs, row, level], 0)
+    row = items[(position[which] - used + item).clamp(0, len(items) - 1)]
+    history = torch.where(real, read[runs, row, level], 0)
     owner = torch.where(real, slot, -1)
     which = ids[:, mine]
     target = tokens[runs, items[position[which]], within]  # of an empty slot: any, with weight 0

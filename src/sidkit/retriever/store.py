@@ -4,6 +4,7 @@ folder/
   config.json, model.safetensors, generation_config.json   T5, as transformers' from_pretrained reads it
   sids.parquet                                             the items and their semantic IDs
   retriever.json                                           how it was trained, and how well it did
+  counts.safetensors                                       where a fusion was fitted: what it counted in training
   sidkit.json                                              the SHA-256 of each of these files
   log.jsonl, tensorboard/                                  epoch by epoch
 """
@@ -19,7 +20,9 @@ from safetensors.torch import load_file
 from ..errors import SpecError, StoreError
 from ..files.trained import WEIGHTS, TrainedFolder, require_weights, typed_values, write_pretrained
 from ..sids.table import SidTable
+from .counts_file import COUNTS, read_counts, write_counts
 from .data import Vocabulary
+from .fusion import Fusion, FusionWeights
 from .model import Shape, Weights, build_t5, from_state, shapes_of, to_state
 from .plan import Plan
 
@@ -40,20 +43,31 @@ def save(retriever: Retriever, folder: Path) -> None:
     with RETRIEVER.writing(folder, retriever.facts) as temporary:
         write_pretrained(model, temporary)
         retriever.table.to_parquet(temporary / TABLE)
+        if retriever.fusion is not None:
+            write_counts(retriever.fusion.tables, temporary / COUNTS)
 
 
-def load(folder: Path) -> tuple[SidTable, Plan, Weights, dict[str, Any]]:
-    """What `save` wrote: the table, the plan, the weights on the CPU, and the facts."""
+def load(folder: Path) -> tuple[SidTable, Plan, Weights, dict[str, Any], Fusion | None]:
+    """What `save` wrote: the table, the plan, the weights on the CPU, the facts, and the fusion."""
     facts = RETRIEVER.read_facts(folder)
     table = SidTable.from_parquet(folder / TABLE)
     try:
         plan = plan_from(facts["plan"])
         weights = from_state(load_file(folder / WEIGHTS), plan.shape)
         require_weights(weights, shapes_of(plan.shape, len(Vocabulary(table.sizes))))
+        fusion = _fusion_from(folder, facts, len(table))
     except (*UNREADABLE, SafetensorError, SpecError, StoreError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else error
         raise StoreError(f"cannot read the retriever {folder}: {what}; {RETRIEVER.advice}") from error
-    return table, plan, weights, facts
+    return table, plan, weights, facts, fusion
+
+
+def _fusion_from(folder: Path, facts: dict[str, Any], items: int) -> Fusion | None:
+    """The fusion that the facts describe, with its counts; None where none was fitted."""
+    if "fusion" not in facts:
+        return None
+    chosen = FusionWeights(**typed_values(FusionWeights, facts["fusion"]["weights"]))
+    return Fusion(chosen, read_counts(folder / COUNTS, items), facts["fusion"]["validation"])
 
 
 def plan_from(plain: dict[str, Any]) -> Plan:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from .. import __version__
+from ..data.ids import match
 from ..data.sequences import Sequences
 from ..engine.device import find_device
 from ..errors import InputError, SpecError
@@ -20,6 +22,7 @@ from ..files.checkpoint import Checkpoint
 from ..files.unfinished import Unfinished
 from ..progress import Progress
 from ..sids.table import SidTable
+from .fused import add_fused, fitted, fused_ranks
 from .log import Log
 from .memory import runs_at_once
 from .metrics import Tally
@@ -42,20 +45,23 @@ def train(
     device: str = "auto",
     progress: Progress | None = None,
     resume: bool = False,
+    others: Sequence[SidTable] = (),
 ) -> Retriever:
     """Train a retriever on a table of SIDs and sequences of its items, and write it as a folder.
 
-    A training that is stopped leaves its state in FOLDER.unfinished; resume continues from there and ends with the same
-    bits on a CPU.
+    others are tables with other SIDs of the same items, which histories may be read by (`Plan.swap`). A training
+    that is stopped leaves its state in FOLDER.unfinished; resume continues from there and ends with the same bits on a
+    CPU.
     """
     plan, folder, where = plan or Plan(), Path(folder), torch.device(find_device(device))
     RETRIEVER.check_target(folder)
-    run = TrainingRun(folder.name, table, plan.seed)
+    codes = _codes_of(others, table)
+    run = TrainingRun(folder.name, table, plan.seed, others=codes)
     with Unfinished(folder, resume) as unfinished:
-        checkpoint = Checkpoint(unfinished, identity(table, sequences, plan))
+        checkpoint = Checkpoint(unfinished, identity(table, sequences, plan, codes))
         with Log(folder) as log:
             (outcome,) = train_stack([run], sequences, plan, where, 1, progress, checkpoint, log)
-        retriever = _retriever(outcome, plan, where)
+        retriever = _retriever(outcome, sequences, plan, where, progress)
         save(retriever, folder)
     return retriever
 
@@ -70,6 +76,7 @@ def train_seeds(
     progress: Progress | None = None,
     resume: bool = False,
     at_once: int | None = None,
+    others: Sequence[SidTable] = (),
 ) -> SeedSummary:
     """Train a retriever for each seed, `at_once` of them in one stack, and write FOLDER/seed-0 ... and their summary.
 
@@ -84,12 +91,11 @@ def train_seeds(
         raise SpecError(f"at_once must be at least 1, not {at_once}")
     check_seeds_folder(folder, seeds)
     at_once = runs_at_once(len(seeds), plan, table.sizes, sequences, where) if at_once is None else at_once
-    if not resume:
-        (folder / SEEDS).unlink(missing_ok=True)  # it would describe what is about to be replaced
-    runs = [TrainingRun(f"seed-{seed}", table, seed, key=f"seed-{seed}") for seed in seeds]
+    codes = _codes_of(others, table)
+    runs = [TrainingRun(f"seed-{seed}", table, seed, f"seed-{seed}", codes) for seed in seeds]
     facts: dict[int, dict[str, Any]] = {}
     with Unfinished(folder, resume) as unfinished, ExitStack() as closing:
-        checkpoint = Checkpoint(unfinished, identity(table, sequences, replace(plan, seed=0)))
+        checkpoint = Checkpoint(unfinished, identity(table, sequences, replace(plan, seed=0), codes))
         logs = {seed: closing.enter_context(Log(seed_folder(folder, seed))) for seed in seeds}
 
         def report(outcome: Outcome) -> None:
@@ -97,7 +103,8 @@ def train_seeds(
 
         try:
             for outcome in train_stack(runs, sequences, plan, where, at_once, progress, checkpoint, report):
-                retriever = _retriever(outcome, plans[outcome.run.seed], where)
+                retriever = _retriever(outcome, sequences, plans[outcome.run.seed], where, None)
+                (folder / SEEDS).unlink(missing_ok=True)  # it would describe what is replaced now
                 save(retriever, seed_folder(folder, outcome.run.seed))
                 facts[outcome.run.seed] = retriever.facts
         except torch.cuda.OutOfMemoryError as error:
@@ -107,8 +114,31 @@ def train_seeds(
     return summary
 
 
-def _retriever(outcome: Outcome, plan: Plan, device: Any) -> Retriever:
-    return Retriever(outcome.run.table, plan, outcome.weights, facts_of(outcome, plan, device), device)
+def _codes_of(others: Sequence[SidTable], table: SidTable) -> tuple[NDArray[Any], ...]:
+    """The codes of other tables, (items, levels) each, in the order of the table's items."""
+    codes = []
+    for other in others:
+        if other.sizes != table.sizes:
+            raise InputError(f"other SIDs of the items need the same sizes, {table.sizes}, not {other.sizes}")
+        rows = match(table.ids, other.ids)
+        if missing := int((rows < 0).sum()):
+            raise InputError(f"{missing:,} of {len(table):,} items have no SID in another table; encode all of them")
+        codes.append(other.codes[rows])
+    return tuple(codes)
+
+
+def _retriever(outcome: Outcome, sequences: Sequences, plan: Plan, device: Any, progress: Progress | None) -> Retriever:
+    """The retriever of a run that has stopped; where the plan says so, fused with counts."""
+    retriever = Retriever(outcome.run.table, plan, outcome.weights, facts_of(outcome, plan, device), device)
+    if plan.fusion and plan.constrained:
+        retriever.fusion = fitted(retriever, sequences, progress)
+        weights, test = retriever.fusion.weights, outcome.test or Tally()
+        if weights.is_on:
+            ranks = fused_ranks(retriever, retriever.fusion, sequences, "test")
+            add_fused(test, ranks, sequences, "test", len(retriever.table))
+        retriever.facts |= {"test": test.means(), "seen": test.seen}
+        retriever.facts["fusion"] = {"weights": asdict(weights), "validation": retriever.fusion.facts}
+    return retriever
 
 
 def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
@@ -121,6 +151,7 @@ def facts_of(outcome: Outcome, plan: Plan, device: Any) -> dict[str, Any]:
         "best_epoch": outcome.best_epoch,
         "validation": {CHOSEN_BY: outcome.best},
         "test": test.means(),
+        "seen": test.seen,
         "users": test.count,
         "seconds": round(outcome.seconds, 2),
         "versions": {

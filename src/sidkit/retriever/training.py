@@ -128,8 +128,9 @@ class Schedule:
             return
         large, small = self.stack, self.stack.resized(len(self.running))
         for index, (old, outcome) in enumerate(self.running.items()):
-            codes, step = outcome.run.table.codes, int(large.step[old])
-            small.put(index, large.weights_of(old), codes, large.moments_of(old), step)
+            run, step = outcome.run, int(large.step[old])
+            moments, averages = large.moments_of(old), large.averages_of(old)
+            small.put(index, large.weights_of(old), run.table.codes, moments, step, averages, run.others)
         self.stack = small
         self.evaluators = dict(enumerate(self.evaluators[index] for index in self.running))
         self.running = dict(enumerate(self.running.values()))
@@ -141,7 +142,7 @@ class Schedule:
         losses = self._train()
         speed = max(self.examples - before, 0) * len(self.running) / max(time.monotonic() - began, 1e-9)
         for (index, outcome), tally in zip(self.running.items(), self._validate(), strict=True):
-            outcome.record(losses[index], speed, tally.means(), partial(self.stack.weights_of, index))
+            outcome.record(losses[index], speed, tally.means(), partial(self.stack.averages_of, index))
         self.progress.note(progress_note(list(self.running.values()), len(self.lengths)))
         self._save()
         self.pace = time.monotonic() - began
@@ -170,7 +171,7 @@ class Schedule:
         evaluators = [self.evaluators[index] for index in self.running]
         if self.together is None or self.together.evaluators != evaluators:
             self.together = JointEvaluator(evaluators)
-        weights = {name: value.detach()[list(self.running)] for name, value in self.stack.copies.items()}
+        weights = self.stack.judged(list(self.running))
         return self.together(weights, self.plan.shape, self.plan.beams, self.plan.constrained)
 
     def _save_within(self, validating: bool) -> None:
@@ -207,7 +208,10 @@ class Schedule:
 
     def _evaluator(self, run: TrainingRun, split: Split) -> Evaluator:
         most = self.plan.inference_batch
-        return Evaluator(run.table, self.sequences, split, self.plan.history, self.device, users_at_once=most)
+        return Evaluator(
+            run.table, self.sequences, split, self.plan.history, self.device, users_at_once=most,
+            by_seen=split == "test",
+        )  # fmt: skip
 
     def _would_be_late(self) -> bool:
         """Whether a run that starts now would meet the deadline."""
@@ -222,6 +226,10 @@ def _check(runs: Sequence[TrainingRun], sequences: Sequences, plan: Plan) -> tup
     if len(sizes) != 1:
         raise InputError(f"runs trained at once need SIDs of the same sizes, not {sorted(sizes)}")
     require_known(sequences)
+    if plan.swap and not any(run.others for run in runs):
+        raise SpecError(
+            f"swap {plan.swap} needs other SIDs of the items, which no run has; give them, or set swap to 0"
+        )
     splits: tuple[tuple[Split, int], ...] = (("train", 4), ("valid", 3))
     for split, least in splits:
         if not len(examples(sequences, split, plan.history)):

@@ -165,9 +165,10 @@ class Layers:
         return step.finish(x, scale, dtype, self.drop.next())
 
     def head(
-        self, x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: float
-    ) -> Tensor:
-        return step.head(x, final, shared, target, weight, dtype, self.drop.next())
+        self, x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, dropout: float,
+        smoothing: float = 0.0,
+    ) -> Tensor:  # fmt: skip
+        return step.head(x, final, shared, target, weight, dtype, self.drop.next(), smoothing)
 
     def unstack(self, matrices: Tensor) -> tuple[Tensor, ...]:
         layers: tuple[Tensor, ...] = Unstacked.apply(matrices, self.side)

@@ -28,7 +28,7 @@ LOGITS = {"BM": 64, "BV": 64, "num_warps": 4, "num_stages": 3}
 
 def gather_examples(
     order: Tensor, at: Tensor, slot: Tensor, item: Tensor, level: Tensor, mine: Tensor, within: Tensor,
-    position: Tensor, length: Tensor, items: Tensor, tokens: Tensor,
+    position: Tensor, length: Tensor, items: Tensor, tokens: Tensor, read: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """As in ../step.py; the target of an empty slot is 0."""
     (R, catalogue, levels), (batches, slots) = tokens.shape, order.shape[1:]
@@ -36,8 +36,8 @@ def gather_examples(
     target, before = (torch.empty(R, *mine.shape, dtype=torch.long, device=order.device) for _ in range(2))
     weight = torch.empty(R, *mine.shape, device=order.device)
     kernels.histories[triton.cdiv(slot.numel(), BLOCK), R](
-        order, at, slot, item, level, position, length, items, tokens, history, owner,
-        slot.numel(), batches, slots, catalogue, levels, B=BLOCK,
+        order, at, slot, item, level, position, length, items, read, history, owner,
+        slot.numel(), batches, slots, catalogue, levels, length.shape[1], B=BLOCK,
     )  # fmt: skip
     kernels.targets[triton.cdiv(mine.numel(), BLOCK), R](
         order, at, mine, within, position, items, tokens, target, before, weight,
@@ -99,18 +99,21 @@ class NormDrop(torch.autograd.Function):  # type: ignore[misc]
 
 
 class Entropy(torch.autograd.Function):  # type: ignore[misc]
-    """(R,) the mean cross-entropy of tokens (R, n) with weights (R, n), of y (R, n, d) and embeddings (R, V, d)."""
+    """(R,) the mean cross-entropy of tokens (R, n) with weights (R, n), of y (R, n, d) and embeddings (R, V, d).
+
+    smoothing: the share of each target's probability that is spread over all tokens.
+    """
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, shared: Tensor, target: Tensor, weight: Tensor) -> Any:
+    def forward(ctx: Any, y: Tensor, shared: Tensor, target: Tensor, weight: Tensor, smoothing: float) -> Any:
         (R, n, d), words = y.shape, shared.shape[1]
         table = F.pad(shared, (0, 0, 0, -words % 8)).to(y.dtype)  # matrix units want aligned rows
         each, log_sum = torch.empty(R, n, device=y.device), torch.empty(R, n, device=y.device)
         kernels.entropy[triton.cdiv(n, LOGITS["BM"]), R](
-            y, table, target, each, log_sum, n, words, table.stride(0), D=d, **LOGITS
+            y, table, target, each, log_sum, n, words, table.stride(0), smoothing, D=d, **LOGITS
         )
         weight = weight / weight.sum(1, keepdim=True).clamp(min=1)
-        ctx.words = words
+        ctx.words, ctx.smoothing = words, smoothing
         ctx.save_for_backward(y, table, target, log_sum, weight)
         return (each * weight).sum(1)
 
@@ -121,10 +124,10 @@ class Entropy(torch.autograd.Function):  # type: ignore[misc]
         dlogits = torch.empty(R, n, padded, dtype=y.dtype, device=y.device)
         kernels.grad_entropy[triton.cdiv(n, LOGITS["BM"]), triton.cdiv(padded, LOGITS["BV"]), R](
             y, table, target, log_sum, dloss[:, None] * weight, dlogits, n, words, padded, table.stride(0),
-            D=d, **LOGITS,
+            ctx.smoothing, D=d, **LOGITS,
         )  # fmt: skip
         dtable = torch.bmm(dlogits.transpose(1, 2), y)[:, :words]
-        return torch.bmm(dlogits, table), dtable.float(), None, None
+        return torch.bmm(dlogits, table), dtable.float(), None, None, None
 
 
 def embed(table: Tensor, tokens: Tensor, drop: Drop) -> Tensor:
@@ -137,20 +140,24 @@ def finish(x: Tensor, scale: Tensor, dtype: Any, drop: Drop, factor: float = 1.0
     return NormDrop.apply(x, scale, factor, dtype, *drop)
 
 
-def head(x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, drop: Drop) -> Tensor:
+def head(
+    x: Tensor, final: Tensor, shared: Tensor, target: Tensor, weight: Tensor, dtype: Any, drop: Drop,
+    smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
     """As in ../network.py."""
     y = finish(x, final, dtype, drop, x.shape[2] ** -0.5)
-    return Entropy.apply(y, shared, target.flatten(1), weight.flatten(1))
+    return Entropy.apply(y, shared, target.flatten(1), weight.flatten(1), smoothing)
 
 
 def adam(
     weights: list[Tensor], copies: list[Tensor], grads: Sequence[Tensor], first: list[Tensor], second: list[Tensor],
-    step: Tensor, rate: float,
+    step: Tensor, rate: float | Tensor,
 ) -> None:  # fmt: skip
     """As in ../step.py."""
+    rates = rate if isinstance(rate, torch.Tensor) else torch.full_like(step, rate)
     for w, copy, grad, m, v in zip(weights, copies, grads, first, second, strict=True):
         n = w[0].numel()
         kernels.adam[triton.cdiv(n, BLOCK), len(w)](
-            w, copy, grad.contiguous(), m, v, step, n, rate, *BETAS, *map(log, BETAS), EPSILON,
+            w, copy, grad.contiguous(), m, v, step, rates, n, *BETAS, *map(log, BETAS), EPSILON,
             COPY=copy is not w, B=BLOCK,
         )  # fmt: skip

@@ -28,18 +28,18 @@ __all__ = [
 @triton.jit
 def histories(
     order_, at_, slot_, item_, level_, position_, length_, items_, tokens_, history_, owner_,
-    n, batches, slots, catalogue, levels, B: tl.constexpr,
+    n, batches, slots, catalogue, levels, examples, B: tl.constexpr,
 ):  # fmt: skip
     """The history tokens of every run's batch, and the slots that they belong to; 0 and -1 are padding.
 
-    order_: (R, batches, slots), at_: (1,), slot_, item_, level_: (n,) of the layout, position_, length_: (examples,),
-    items_: (all,), tokens_: (R, catalogue, levels) -> history_, owner_: (R, n)
+    order_: (R, batches, slots), at_: (1,), slot_, item_, level_: (n,) of the layout, position_: (examples,),
+    length_: (R, examples), items_: (all,), tokens_: (R, catalogue, levels) -> history_, owner_: (R, n)
     """
     run, i = tl.program_id(1).to(tl.int64), tl.program_id(0) * B + tl.arange(0, B)
     inside = i < n
     slot = tl.load(slot_ + i, mask=inside, other=0)
     which = tl.load(order_ + (run * batches + tl.load(at_)) * slots + slot, mask=inside, other=-1)
-    used = tl.load(length_ + which, mask=which >= 0, other=0)
+    used = tl.load(length_ + run * examples + which, mask=which >= 0, other=0)
     item = tl.load(item_ + i, mask=inside, other=0)
     real = item < used
     at = tl.load(position_ + which, mask=real, other=0) - used + item
@@ -132,10 +132,12 @@ def grad_norm_drop(
 
 @triton.jit
 def entropy(
-    y_, table_, target_, each_, log_sum_, n, words, table_run, D: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr
-):
+    y_, table_, target_, each_, log_sum_, n, words, table_run, smoothing,
+    D: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
     """The cross-entropy of each row's target, and the log of the sum of exp over the logits of all words.
 
+    smoothing: the share of the target's probability that is spread over all words.
     y_: (R, n, D), table_: (R, words padded, D), target_: (R, n) -> each_, log_sum_: (R, n)
     """
     run, row, d = tl.program_id(1).to(tl.int64), tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
@@ -144,26 +146,28 @@ def entropy(
     target = tl.load(target_ + run * n + row, mask=inside, other=0)
     table_ += run * table_run
     top, total = tl.full((BM,), -float("inf"), tl.float32), tl.zeros((BM,), tl.float32)
-    hit = tl.zeros((BM,), tl.float32)
+    hit, mean = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
     for start in range(0, words, BV):
         word = start + tl.arange(0, BV)
         table = tl.load(table_ + word[None, :] * D + d[:, None], mask=(word < words)[None, :], other=0.0)
         logit = tl.where((word < words)[None, :], tl.dot(y, table), -float("inf"))
         hit += tl.sum(tl.where(word[None, :] == target[:, None], logit, 0.0), 1)
+        mean += tl.sum(tl.where((word < words)[None, :], logit, 0.0), 1) / words
         higher = tl.maximum(top, tl.max(logit, 1))
         total = total * tl.exp(top - higher) + tl.sum(tl.exp(logit - higher[:, None]), 1)
         top = higher
     log_sum = top + tl.log(total)
-    tl.store(each_ + run * n + row, log_sum - hit, mask=inside)
+    tl.store(each_ + run * n + row, log_sum - (1 - smoothing) * hit - smoothing * mean, mask=inside)
     tl.store(log_sum_ + run * n + row, log_sum, mask=inside)
 
 
 @triton.jit
 def grad_entropy(
-    y_, table_, target_, log_sum_, weight_, dlogit_, n, words, padded, table_run,
+    y_, table_, target_, log_sum_, weight_, dlogit_, n, words, padded, table_run, smoothing,
     D: tl.constexpr, BM: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """dlogit = weight (softmax(logits) - 1 at the target), of words up to `padded`; beyond the last word it is 0.
+    """dlogit = weight (softmax(logits) - (1 - smoothing at the target) - smoothing / words), of words up to `padded`;
+    beyond the last word it is 0.
 
     y_: (R, n, D), table_: (R, padded, D), target_, log_sum_, weight_: (R, n) -> dlogit_: (R, n, padded)
     """
@@ -176,7 +180,9 @@ def grad_entropy(
     real = (word < words)[None, :]
     table = tl.load(table_ + run * table_run + word[None, :] * D + d[:, None], mask=real, other=0.0)
     probability = tl.where(real, tl.exp(tl.dot(y, table) - log_sum[:, None]), 0.0)
-    dlogit = (probability - (word[None, :] == target[:, None]).to(tl.float32)) * weight[:, None]
+    wanted = (word[None, :] == target[:, None]).to(tl.float32) * (1 - smoothing)
+    wanted += tl.where(real, smoothing / words, 0.0)
+    dlogit = (probability - wanted) * weight[:, None]
     to = dlogit_ + run * n * padded + row[:, None] * padded + word
     tl.store(to, dlogit.to(dlogit_.dtype.element_ty), mask=inside[:, None] & (word < padded)[None, :])
 
@@ -191,15 +197,15 @@ def _complement(log, step):
 
 @triton.jit
 def adam(
-    w_, copy_, grad_, first_, second_, step_, n, rate, one, two, log_one, log_two, epsilon,
+    w_, copy_, grad_, first_, second_, step_, rate_, n, one, two, log_one, log_two, epsilon,
     COPY: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """One step of Adam for the n numbers of each run, in place; COPY: the new weights go to copy, too.
 
-    w_, copy_, grad_, first_, second_: (R, n), step_: (R,); log_one and log_two are the logarithms of one and two
+    w_, copy_, grad_, first_, second_: (R, n), step_, rate_: (R,); log_one and log_two are the logarithms of one and two
     """
     run, i = tl.program_id(1).to(tl.int64), tl.program_id(0) * B + tl.arange(0, B)
-    inside, at, step = i < n, run * n + i, tl.load(step_ + run)
+    inside, at, step, rate = i < n, run * n + i, tl.load(step_ + run), tl.load(rate_ + run)
     grad = tl.load(grad_ + at, mask=inside, other=0.0).to(tl.float32)
     first = tl.load(first_ + at, mask=inside, other=0.0)
     second = tl.load(second_ + at, mask=inside, other=0.0)

@@ -1,0 +1,164 @@
+"""The tables of baselines in docs/results/recommending.md, from the JSON lines of baselines.py and small_models.py.
+
+    python experiments/baseline_tables.py DATA experiments/results --into docs/results/recommending.md
+
+The first table has NDCG@10 of every method on every dataset, beside TIGER here (tiger.jsonl) and published figures.
+The second compares methods with the best of counting, user by user. The third has items by how often they were seen in
+training, which needs the sequences of DATA. Without --into the tables are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pyarrow.parquet as pq
+from baselines import DATASETS, chosen, read
+from stored_ranks import gains, unpack
+from tables import mean_std
+from tiger_codes import sequences_of
+
+from sidkit.measure.seen import SEEN, ranks_by_seen, times_seen
+from sidkit.retriever.data import examples
+
+COUNTING = {"popular": "the most popular", "followed": "what followed the last item", "together": "taken together"}
+PUBLISHED = {  # NDCG@10, as their papers report it; TIGER's Last.fm and Clothing are not in it
+    "TIGER, published": {"beauty": 0.0384, "sports": 0.0225, "toys": 0.0432},
+    "ActionPiece, published": {"beauty": 0.0424, "sports": 0.0264},
+}
+OURS = {"prq-kmeans": "TIGER here, PRQ-KMeans", "prq-co1-unique": "TIGER here, blended and spread SIDs"}
+BEGIN, END = "<!-- baseline_tables.py begins -->", "<!-- baseline_tables.py ends -->"
+
+
+def runs_of(lines: list[dict], dataset: str, method: str) -> list[dict]:
+    """The lines of the setting that validation chose, all seeds."""
+    best = chosen(lines, dataset, method)
+    return [
+        line
+        for line in lines
+        if best and [line[key] for key in ("dataset", "method", "setting")] == [dataset, method, best["setting"]]
+    ]
+
+
+def methods(lines: list[dict]) -> list[str]:
+    """Of these lines, counting first."""
+    found = list(dict.fromkeys(line["method"] for line in lines))
+    return [*(name for name in COUNTING if name in found), *(name for name in found if name not in COUNTING)]
+
+
+def label(method: str) -> str:
+    words = {"sasrec": "SASRec"} | {name: f"counting: {text}" for name, text in COUNTING.items()}
+    return words.get(method, f"TIGER, {method}")
+
+
+def overview(lines: list[dict], tiger: list[dict]) -> str:
+    """NDCG@10 of the test, means over seeds."""
+    rows = [f"| NDCG@10 | {' | '.join(DATASETS)} |", "|---|" + "---:|" * len(DATASETS)]
+    for method in methods(lines):
+        cells = []
+        for dataset in DATASETS:
+            runs = runs_of(lines, dataset, method)
+            seeds = f" ({len(runs)} seeds)" if len(runs) > 1 else " (1 seed)" if method not in COUNTING and runs else ""
+            cells.append(mean_std([run["test"]["ndcg@10"] for run in runs], 4) + seeds if runs else "")
+        rows.append(f"| {label(method)} | {' | '.join(cells)} |")
+    for tokenizer, words in OURS.items():
+        cells = []
+        for dataset in DATASETS:
+            values = [
+                run["test"]["item_ndcg@10"]
+                for run in tiger
+                if (run["dataset"], run["tokenizer"]) == (dataset, tokenizer)
+            ]
+            cells.append(f"{mean_std(values, 4)} ({len(values)} seeds)" if values else "")
+        rows.append(f"| {words} | {' | '.join(cells)} |")
+    for words, figures in PUBLISHED.items():
+        cells = [f"{figures[dataset]:.4f}" if dataset in figures else "" for dataset in DATASETS]
+        rows.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def user_gains(runs: list[dict]) -> np.ndarray:
+    """(users,) NDCG@10, the mean over seeds."""
+    return np.mean([gains(unpack(run["ranks"])) for run in runs], axis=0)
+
+
+def paired(lines: list[dict]) -> str:
+    """Every trained list against the best of counting and against SASRec, over the same users."""
+    rows = ["| dataset | list | against | NDCG@10 | theirs | difference | p |", "|---|---|---|---:|---:|---:|---:|"]
+    for dataset in DATASETS:
+        known = [name for name in COUNTING if runs_of(lines, dataset, name)]
+        if not known:
+            continue
+        counting = max(known, key=lambda name: chosen(lines, dataset, name)["validation"]["ndcg@10"])
+        for method in methods(lines):
+            for other in (counting, "sasrec", method.removesuffix(", fused")):
+                runs, theirs = runs_of(lines, dataset, method), runs_of(lines, dataset, other)
+                if method in COUNTING or method == other or not runs or not theirs:
+                    continue
+                if runs[0]["users"] == theirs[0]["users"]:
+                    rows.append(f"| {dataset} | {label(method)} | {label(other)} | {difference(runs, theirs)} |")
+    return "\n".join(rows)
+
+
+def difference(runs: list[dict], theirs: list[dict]) -> str:
+    from scipy.stats import ttest_rel
+
+    a, b = user_gains(runs), user_gains(theirs)
+    p = ttest_rel(a, b).pvalue if (a != b).any() else 1.0
+    return f"{a.mean():.4f} | {b.mean():.4f} | {a.mean() - b.mean():+.4f} | {'< 0.001' if p < 0.001 else f'{p:.3f}'}"
+
+
+def by_seen(lines: list[dict], data: Path) -> str:
+    """Recall@10 of targets by how often they were seen in training."""
+    rows = [f"| dataset | method | {' | '.join(SEEN.values())} |", "|---|---|" + "---:|" * len(SEEN)]
+    for dataset in DATASETS:
+        found = {method: runs_of(lines, dataset, method) for method in methods(lines)}
+        found = {method: runs for method, runs in found.items() if runs}
+        if not found:
+            continue
+        sequences, items = sequences_of(data / dataset), pq.read_metadata(data / dataset / "items.parquet").num_rows
+        times = times_seen(sequences, items)[sequences.rows[examples(sequences, "test").position]]
+        groups = ranks_by_seen(np.zeros(len(times), np.int64), times)
+        shares = [f"{one['share']:.1%} of the users" for one in groups.values()]
+        rows.append(f"| {dataset} | | {' | '.join(shares)} |")
+        for method, runs in found.items():
+            if runs[0]["users"] == len(times):
+                each = [ranks_by_seen(unpack(run["ranks"]), times) for run in runs]
+                cells = [recall(each, name) for name in SEEN]
+                rows.append(f"| | {label(method)} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def recall(each: list[dict], group: str) -> str:
+    values = [one[group]["recall@10"] for one in each]
+    return "" if values[0] is None else f"{mean(values):.4f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
+    options = parser.parse_args()
+    lines = [line for name in ("baselines", "small_models") for line in read(options.results / f"{name}.jsonl")]
+    text = "\n\n".join(
+        [
+            "### NDCG@10 of the test",
+            overview(lines, read(options.results / "tiger.jsonl")),
+            "### User by user",
+            paired(lines),
+            "### Recall@10 by how often the target was seen in training",
+            by_seen(lines, options.data),
+        ]
+    )
+    if options.into is None:
+        print(text)
+        return
+    before, _, rest = options.into.read_text().partition(BEGIN)
+    options.into.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""SASRec with the full softmax loss, the sequence model over item ids that SIDs have to beat.
+
+Self-attention over the items of a history, trained to predict every next item among all items (Kang and McAuley 2018;
+the loss is the cross-entropy over the whole catalogue instead of sampled negatives). Sequences are packed into rows
+without padding: a token sees the earlier tokens of its own sequence. The loss is computed a block of positions at a
+time, so that its logits stay in the cache of the processor.
+
+    T   tokens of a row; d width; items are rows of one embedding table, which also scores
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sidkit.data.sequences import Sequences
+from sidkit.measure.ranking import mean_figures
+from sidkit.retriever.data import examples
+
+WIDTH = 64  # tokens of a row, and the longest history
+BLOCK = 128  # positions whose logits are computed at once
+
+
+@dataclass(frozen=True)
+class Setting:
+    width: int = 64
+    dropout: float = 0.5
+    rate: float = 1e-3
+    layers: int = 2
+    heads: int = 2
+    batch: int = 128  # sequences of a step
+    history: int = 50
+    epochs: int = 100
+    patience: int = 5
+
+
+class Softmax(torch.autograd.Function):
+    """The sum of the cross-entropies of positions h (n, d) with targets (n,) over all items E (items, d)."""
+
+    @staticmethod
+    def forward(ctx: Any, h, E, target):
+        dh, dE, total = torch.empty_like(h), torch.zeros_like(E), 0.0
+        for start in range(0, len(h), BLOCK):
+            part, wanted = h[start : start + BLOCK], target[start : start + BLOCK, None]
+            logits = part @ E.T
+            logits -= logits.amax(1, keepdim=True)
+            hit = logits.gather(1, wanted)
+            share = logits.exp_()
+            mass = share.sum(1, keepdim=True)
+            total += float((mass.log() - hit).sum())
+            share /= mass
+            share.scatter_add_(1, wanted, torch.full_like(hit, -1.0))
+            dh[start : start + BLOCK] = share @ E
+            dE.addmm_(share.T, part)
+        ctx.save_for_backward(dh, dE)
+        return h.new_tensor(total)
+
+    @staticmethod
+    def backward(ctx: Any, grad):
+        dh, dE = ctx.saved_tensors
+        return grad * dh, grad * dE, None
+
+
+class Block(nn.Module):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__()
+        d = setting.width
+        self.heads, self.share = setting.heads, setting.dropout
+        self.before, self.between = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.inner, self.outer = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x, seen):
+        """x: (rows, T, d), seen: (rows, 1, T, T) which tokens a token sees."""
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.before(x)).chunk(3, 2))
+        scores = (q @ k.transpose(2, 3)) * q.shape[3] ** -0.5
+        shares = F.dropout(scores.masked_fill(~seen, -1e9).softmax(3), self.share, self.training)
+        x = x + F.dropout(self.out((shares @ v).transpose(1, 2).flatten(2)), self.share, self.training)
+        inner = F.dropout(F.relu(self.inner(self.between(x))), self.share, self.training)
+        return x + F.dropout(self.outer(inner), self.share, self.training)
+
+
+class SasRec(nn.Module):
+    def __init__(self, items: int, setting: Setting) -> None:
+        super().__init__()
+        self.setting = setting
+        self.items = nn.Embedding(items, setting.width)
+        self.places = nn.Embedding(setting.history, setting.width)
+        for table in (self.items, self.places):
+            nn.init.normal_(table.weight, std=0.02)
+        self.blocks = nn.ModuleList(Block(setting) for _ in range(setting.layers))
+        self.final = nn.LayerNorm(setting.width)
+
+    def forward(self, item, ago, owner):
+        """item, ago, owner: (rows, T) the item, how many items of its sequence come after it, its sequence (-1: none)
+        -> (rows, T, d)."""
+        x = self.items(item) * self.setting.width**0.5 + self.places(ago)
+        x = F.dropout(x, self.setting.dropout, self.training)
+        T = item.shape[1]
+        earlier = torch.arange(T)[:, None] >= torch.arange(T)
+        seen = ((owner[:, :, None] == owner[:, None, :]) & earlier)[:, None]
+        for block in self.blocks:
+            x = block(x, seen)
+        return self.final(x)
+
+
+def windows(starts: np.ndarray, history: int) -> np.ndarray:
+    """(n, 2) pieces [first, stop) of each sequence, of at most history + 1 items, the last item of one being the first
+    of the next: every item but the first of a sequence is a target once."""
+    pieces = []
+    for first, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        end = stop
+        while end - first >= 2:
+            pieces.append((max(first, end - history - 1), end))
+            end = pieces[-1][0] + 1
+    return np.array(pieces, np.int64).reshape(-1, 2)
+
+
+def packed(first: np.ndarray, length: np.ndarray) -> tuple[torch.Tensor, ...]:
+    """Pieces of one long array in rows of WIDTH: for every token its index in the array, how many of its piece come
+    after it, and its piece (-1: none); and for every piece where its last token is, row * WIDTH + column."""
+    row = column = 0
+    places = np.empty(len(first), np.int64)
+    for piece in np.argsort(-length, kind="stable").tolist():
+        if column + length[piece] > WIDTH:
+            row, column = row + 1, 0
+        places[piece] = row * WIDTH + column
+        column += int(length[piece])
+    which = np.repeat(np.arange(len(first)), length)
+    within = np.arange(len(which)) - np.repeat(np.cumsum(length) - length, length)
+    at = places[which] + within
+    index, ago, owner = (np.full((row + 1) * WIDTH, fill) for fill in (0, 0, -1))
+    index[at], ago[at], owner[at] = first[which] + within, length[which] - 1 - within, which
+    made = (torch.as_tensor(part).view(-1, WIDTH) for part in (index, ago, owner))
+    return (*made, torch.as_tensor(places + length - 1))
+
+
+class Ranker:
+    """The rank of the held-out item of every user of a split among all items, from 0."""
+
+    def __init__(self, sequences: Sequences, split: str, history: int) -> None:
+        held_out = examples(sequences, split, history)
+        self.rows, self.length = torch.as_tensor(sequences.rows), held_out.length
+        self.first, self.target = held_out.position - held_out.length, self.rows[torch.as_tensor(held_out.position)]
+
+    @torch.no_grad()
+    def __call__(self, model: SasRec) -> dict[bool, np.ndarray]:
+        """By whether items of the history may be recommended again."""
+        model.eval()
+        ranks: dict[bool, list] = {True: [], False: []}
+        for start in range(0, len(self.first), 512):
+            users = slice(start, start + 512)
+            index, ago, owner, last = packed(self.first[users], self.length[users])
+            h = model(self.rows[index], ago, owner).flatten(0, 1)[last]
+            scores, target = h @ model.items.weight.T, self.target[users][:, None]
+            wanted = scores.gather(1, target)
+            ranks[True].append((scores > wanted).sum(1).numpy())
+            real = owner >= 0
+            scores[owner[real], self.rows[index][real]] = -torch.inf
+            again = torch.isinf(scores.gather(1, target))[:, 0]
+            ranks[False].append(torch.where(again, scores.shape[1], (scores > wanted).sum(1)).numpy())
+        return {repeats: np.concatenate(parts) for repeats, parts in ranks.items()}
+
+
+def fit(
+    sequences: Sequences, items: int, setting: Setting, seed: int, deadline: float = float("inf"),
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any] | None:  # fmt: skip
+    """Train to early stopping on validation NDCG@10; the curve, the best epoch, and the ranks of validation and test.
+
+    None if the deadline (time.monotonic) came first.
+    """
+    torch.manual_seed(seed)
+    rng, training = np.random.default_rng(seed), sequences.training()
+    pieces, rows = windows(training.starts, setting.history), torch.as_tensor(training.rows)
+    model = SasRec(items, setting)
+    adam = torch.optim.Adam(model.parameters(), setting.rate, betas=(0.9, 0.98))
+    valid, test = (Ranker(sequences, split, setting.history) for split in ("valid", "test"))
+    best, curve, began = {"figure": -1.0}, [], time.monotonic()
+    for epoch in range(1, setting.epochs + 1):
+        model.train()
+        total = count = 0.0
+        for chosen in np.array_split(rng.permutation(len(pieces)), -(-len(pieces) // setting.batch)):
+            first, stop = pieces[chosen].T
+            index, ago, owner, _ = packed(first, stop - first - 1)
+            real = owner >= 0
+            h = model(rows[index], ago, owner)[real]
+            loss = Softmax.apply(h, model.items.weight, rows[index[real] + 1]) / len(h)
+            adam.zero_grad(set_to_none=True)
+            loss.backward()
+            adam.step()
+            total, count = total + float(loss.detach()) * len(h), count + len(h)
+        ranks = valid(model)
+        figures = {repeats: mean_figures(rank)["ndcg@10"] for repeats, rank in ranks.items()}
+        curve.append([round(total / count, 4), round(max(figures.values()), 5)])
+        say(f"epoch {epoch} loss {curve[-1][0]} NDCG@10 {curve[-1][1]} {(time.monotonic() - began) / epoch:.1f} s each")
+        if max(figures.values()) > best["figure"]:
+            repeats = figures[True] >= figures[False]
+            best = {"figure": max(figures.values()), "epoch": epoch, "repeats": repeats, "valid": ranks[repeats]}
+            best["state"] = {name: value.clone() for name, value in model.state_dict().items()}
+        if epoch - best["epoch"] >= setting.patience:
+            break
+        if time.monotonic() > deadline:
+            return None
+    model.load_state_dict(best.pop("state"))
+    best["test"] = test(model)[best["repeats"]]
+    return best | {"curve": curve, "seconds": round(time.monotonic() - began, 1)}

@@ -1,0 +1,160 @@
+"""The items that a fused list may hold: those of the beams, and those that counting knows; each with all it has.
+
+Every candidate has the model's probability, whether a beam reached it or not: SIDs that counting brings are scored by
+the model as well. All is flat, an entry per user and item, so that users may have any number of candidates.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..data.sequences import Sequences
+from ..decoding.device_trie import DeviceTrie
+from ..measure.counting_tables import CountTables, entries_of, largest_of_rows
+from ..sids.trie import Trie
+from ..sids.vocabulary import Vocabulary
+from .beams import search_and_score
+from .model import Shape, Weights
+
+__all__ = ["Candidates", "Searcher", "UserHistories"]
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+COUNTED = 40  # items that each count may add to a user's candidates
+
+
+class UserHistories(NamedTuple):
+    """Users' histories: rows[position - length : position], table rows in time order, each of at least one item."""
+
+    rows: Integers
+    position: Integers
+    length: Integers
+
+    @classmethod
+    def of(cls, histories: Any, most: int) -> UserHistories:
+        """Of lists of table rows, the latest `most` of each."""
+        joined = Sequences.of([rows[-most:] for rows in histories])
+        return cls(joined.rows, joined.starts[1:], np.diff(joined.starts))
+
+    def table(self) -> tuple[Integers, NDArray[np.bool_]]:
+        """(n, longest) the items, padded on the left, and which are real."""
+        back = np.arange(int(self.length.max()), 0, -1)
+        return self.rows[np.maximum(self.position[:, None] - back, 0)], back <= self.length[:, None]
+
+
+class Candidates(NamedTuple):
+    """An entry per user and item, sorted by both.
+
+    model      the model's probability of the item: that of its SID, shared equally by the SID's items
+    followed   how often it came right after the user's last item; after: how often any item did
+    together   how near it is to the history, all items of a user adding up to one
+    past       whether it is in the history
+    """
+
+    users: int
+    user: Integers
+    item: Integers
+    model: Floats
+    followed: Floats
+    after: Floats
+    together: Floats
+    past: NDArray[np.bool_]
+
+    @classmethod
+    def joined(cls, parts: list[Candidates]) -> Candidates:
+        """Those of several groups of users as those of one."""
+        first = np.cumsum([0, *(part.users for part in parts)])
+        users = np.concatenate([part.user + start for part, start in zip(parts, first, strict=False)])
+        rest = [np.concatenate(values) for values in zip(*(part[2:] for part in parts), strict=True)]
+        return cls(int(first[-1]), users, *rest)
+
+
+class Searcher:
+    """Finds the candidates of users: beams of a model, and counts."""
+
+    def __init__(
+        self, weights: Weights, shape: Shape, trie: Trie, sizes: tuple[int, ...], items: int, tables: CountTables
+    ) -> None:
+        """weights: of one run, in the dtype of matrix products."""
+        self.weights, self.shape, self.trie, self.tables = weights, shape, trie, tables
+        self.device = weights["shared"].device
+        self.vocabulary = Vocabulary(sizes)
+        self.on_device = DeviceTrie(trie, self.vocabulary, self.device)
+        self.leaf = trie.leaf_of(items)
+
+    def __call__(self, histories: UserHistories, tokens: NDArray[Any], beams: int) -> Candidates:
+        """tokens: (items, levels) of the table."""
+        rows, real = histories.table()
+        read = torch.as_tensor(np.where(real[..., None], tokens[rows], 0), device=self.device).flatten(1)
+        followed = self.tables.after(histories.rows[histories.position - 1])
+        near = self.tables.near(*histories)
+        known = [entries_of(largest_of_rows(table, COUNTED))[:2] for table in (followed, near)]
+        user, item = (np.concatenate(parts) for parts in zip(*known, strict=True))
+        inside = self.leaf[item] >= 0
+        user, item = _different(user[inside], item[inside], len(self.leaf))
+        grid, place = _padded(user, len(histories.position))
+        further = np.zeros((*grid, tokens.shape[1]), np.int64)
+        further[user, place] = tokens[item] - np.asarray(self.vocabulary.first)
+        best, scores = search_and_score(
+            self.weights, self.shape, self.on_device, read, beams, torch.as_tensor(further, device=self.device)
+        )
+        counted = (user, item, scores.double().cpu().numpy()[user, place] - np.log(self._group(item)))
+        found = self._beams(best.leaf.cpu().numpy(), best.score.double().cpu().numpy())
+        return self._union(histories, counted, found, followed, near)
+
+    def _group(self, item: Integers) -> Integers:
+        """How many items have the SID of each."""
+        return np.asarray(self.trie.counts)[self.leaf[item]]
+
+    def _beams(self, leaf: Integers, score: Floats) -> tuple[Integers, Integers, Floats]:
+        """The items of the beams: user, item, log-probability."""
+        user, beam = np.nonzero(leaf >= 0)
+        which = leaf[user, beam]
+        group = np.asarray(self.trie.counts)[which]
+        within = np.arange(group.sum()) - np.repeat(np.cumsum(group) - group, group)
+        item = self.trie.rows[np.repeat(self.trie.bounds[which], group) + within].astype(np.int64)
+        return np.repeat(user, group), item, np.repeat(score[user, beam] - np.log(group), group)
+
+    def _union(self, histories: UserHistories, counted: Any, found: Any, followed: Any, near: Any) -> Candidates:
+        users, items = len(histories.position), len(self.leaf)
+        both = [np.concatenate(parts) for parts in zip(found, counted, strict=True)]
+        key, first = np.unique(both[0] * items + both[1], return_index=True)
+        user, item = key // items, key % items
+        after, mass = np.asarray(followed.sum(1)).ravel(), np.asarray(near.sum(1)).ravel()
+        rows, real = histories.table()
+        taken = (np.nonzero(real)[0] * items + rows[real]).astype(np.int64)
+        return Candidates(
+            users, user, item, np.exp(both[2][first]),
+            _looked_up(followed, user, item), after[user].astype(np.float64),
+            _looked_up(near, user, item) / np.maximum(mass, 1e-30)[user], np.isin(key, taken),
+        )  # fmt: skip
+
+
+def _different(user: Integers, item: Integers, items: int) -> tuple[Integers, Integers]:
+    """Every pair once, sorted."""
+    key = np.unique(user * items + item)
+    return key // items, key % items
+
+
+def _padded(user: Integers, users: int) -> tuple[tuple[int, int], Integers]:
+    """The shape of a table with the entries of every user in a row, and the column of each; user: sorted."""
+    counts = np.bincount(user, minlength=users)
+    place = np.arange(len(user)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return (users, int(counts.max(initial=0))), place
+
+
+def _looked_up(table: Any, row: Integers, column: Integers) -> Floats:
+    """The values of a sparse table at these places, 0 where it has none."""
+    rows, columns, values = entries_of(table)
+    width = table.shape[1]
+    order = np.argsort(rows * width + columns)
+    keys = (rows * width + columns)[order]
+    if not len(keys):
+        return np.zeros(len(row))
+    wanted = row * width + column
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[order][at], 0.0)

@@ -1,0 +1,90 @@
+"""Fused lists of held-out users: fitted on those of validation, judged on those of any split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.sequences import Sequences
+from ..measure.counting_tables import CountTables
+from ..measure.ranking import CUTS
+from ..measure.seen import ranks_by_seen, times_seen
+from ..progress import Progress, Silent
+from ..sids.trie import Trie
+from .candidates import Candidates, UserHistories
+from .data import Split, Vocabulary, examples
+from .evaluation import users_at_once
+from .fusion import Fusion, FusionWeights, fit_fusion, fused_figures, fused_scores, target_ranks
+from .metrics import Tally
+
+if TYPE_CHECKING:
+    from .retriever import Retriever
+
+__all__ = ["add_fused", "fitted", "fused_ranks", "held_out_candidates"]
+
+FITTED_USERS = 20_000  # of validation, at most; a sample of them decides as well
+COUNTED_AT_ONCE = 2048  # users whose counts are looked up at once
+
+
+def held_out_candidates(
+    retriever: Retriever, tables: CountTables, sequences: Sequences, split: Split, most: int | None = None,
+    trie: Trie | None = None, beams: int | None = None, progress: Progress | None = None,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Candidates]]:  # fmt: skip
+    """(users, targets, candidates) of a part of the split's users after the other, numbered as `examples` has them.
+
+    most: how many users, drawn at random where there are more.
+    """
+    plan, table, report = retriever.plan, retriever.table, progress or Silent()
+    held_out = examples(sequences, split, plan.history)
+    users = np.arange(len(held_out))
+    if most is not None and most < len(users):
+        users = np.sort(np.random.default_rng(0).choice(len(users), most, replace=False))
+    users = users[np.argsort(held_out.length[users], kind="stable")]  # so that hardly any padding is computed
+    searcher = retriever.searcher(tables, trie)
+    tokens, beams = Vocabulary(table.sizes).tokens(table.codes), beams or plan.beams
+    at_once = min(plan.inference_batch or COUNTED_AT_ONCE, COUNTED_AT_ONCE, users_at_once(table.sizes, beams))
+    for start in range(0, len(users), at_once):
+        part = users[start : start + at_once]
+        histories = UserHistories(sequences.rows, held_out.position[part], held_out.length[part])
+        yield part, sequences.rows[held_out.position[part]], searcher(histories, tokens, beams)
+        report.advance(len(part))
+
+
+def fitted(retriever: Retriever, sequences: Sequences, progress: Progress | None = None) -> Fusion:
+    """A fusion of the retriever with counts of the sequences' training part, fitted on their validation part."""
+    tables = CountTables.of(sequences.training(), len(retriever.table))
+    if progress is not None:
+        progress.start("fuse", min(len(examples(sequences, "valid")), FITTED_USERS))
+    parts = list(held_out_candidates(retriever, tables, sequences, "valid", FITTED_USERS, progress=progress))
+    return fit_fusion(
+        Candidates.joined([part for _, _, part in parts]), np.concatenate([one for _, one, _ in parts]), tables
+    )
+
+
+def fused_ranks(
+    retriever: Retriever,
+    fusion: Fusion,
+    sequences: Sequences,
+    split: Split,
+    weights: FusionWeights | None = None,
+    **options: Any,
+) -> NDArray[np.int64]:
+    """(users,) the rank of each held-out item in the fused list, from 0, in the order of `examples`.
+
+    weights: others than those of the fusion; options: of `held_out_candidates`.
+    """
+    ranks = np.zeros(len(examples(sequences, split)), np.int64)
+    for users, target, candidates in held_out_candidates(retriever, fusion.tables, sequences, split, **options):
+        score = fused_scores(candidates, weights or fusion.weights)
+        ranks[users] = target_ranks(candidates, target, score, max(CUTS) + len(fusion.tables))
+    return ranks
+
+
+def add_fused(tally: Tally, ranks: NDArray[np.int64], sequences: Sequences, split: Split, items: int) -> None:
+    """Add the figures of fused lists to those of the model alone."""
+    tally.sums |= {name: value * tally.count for name, value in fused_figures(ranks).items()}
+    target = sequences.rows[examples(sequences, split).position]
+    tally.seen["fused"] = ranks_by_seen(ranks, times_seen(sequences, items)[target])

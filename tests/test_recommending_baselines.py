@@ -1,0 +1,137 @@
+"""Experiments on recommending: SASRec against torch's own loss, counting against loops, the search for a plan."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sidkit.data.sequences import Sequences
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+pytestmark = pytest.mark.skipif(not EXPERIMENTS.exists(), reason="a source package has no experiments")
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def sasrec(monkeypatch):
+    monkeypatch.syspath_prepend(EXPERIMENTS)
+    import sasrec
+
+    return sasrec
+
+
+def test_the_loss_of_sasrec_is_the_full_softmax(sasrec, monkeypatch):
+    monkeypatch.setattr(sasrec, "BLOCK", 5)
+    generator = torch.Generator().manual_seed(0)
+    h, E = (torch.randn(n, 4, generator=generator, requires_grad=True) for n in (13, 30))
+    target = torch.randint(30, (13,), generator=generator)
+    ours, theirs = (
+        (value, *torch.autograd.grad(value, (h, E)))
+        for value in (
+            sasrec.Softmax.apply(h, E, target) * 2,
+            torch.nn.functional.cross_entropy(h @ E.T, target, reduction="sum") * 2,
+        )
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_packed_sequence_is_read_as_it_is_alone(sasrec):
+    setting = sasrec.Setting(width=8, dropout=0.0, history=20)
+    torch.manual_seed(0)
+    model = sasrec.SasRec(50, setting).eval()
+    rows = torch.randint(50, (200,))
+    first, length = np.array([0, 30, 60, 100]), np.array([20, 3, 19, 20])
+    index, ago, owner, last = sasrec.packed(first, length)
+    assert index.shape == (1, 64)
+    assert (owner >= 0).sum() == length.sum()
+    together = model(rows[index], ago, owner).flatten(0, 1)[last]
+    for piece in range(4):
+        index, ago, owner, last = sasrec.packed(first[piece : piece + 1], length[piece : piece + 1])
+        torch.testing.assert_close(model(rows[index], ago, owner).flatten(0, 1)[last][0], together[piece])
+        changed = rows.clone()
+        changed[first[piece] + length[piece]] += 1  # what comes next is not seen
+        torch.testing.assert_close(model((changed % 50)[index], ago, owner).flatten(0, 1)[last][0], together[piece])
+
+
+def test_every_item_but_the_first_is_a_target_once(sasrec):
+    pieces = sasrec.windows(np.array([0, 1, 9, 9, 12]), 3)
+    targets = [at for first, stop in pieces.tolist() for at in range(first + 1, stop)]
+    assert sorted(targets) == [2, 3, 4, 5, 6, 7, 8, 10, 11]
+    assert max(stop - first for first, stop in pieces) == 4
+
+
+def test_sasrec_learns_a_ring(sasrec):
+    rng = np.random.default_rng(0)
+    sequences = Sequences.of([(rng.integers(30) + np.arange(rng.integers(4, 9))) % 30 for _ in range(150)])
+    setting = sasrec.Setting(width=16, dropout=0.0, rate=1e-2, batch=16, epochs=6, heads=1, layers=1)
+    found = sasrec.fit(sequences, 30, setting, 0)
+    assert (found["test"] == 0).mean() > 0.9
+    assert sasrec.fit(sequences, 30, setting, 0, deadline=0.0) is None
+
+
+def test_counting_leaves_out_the_history_as_a_loop_does(monkeypatch):
+    monkeypatch.syspath_prepend(EXPERIMENTS)
+    from counted_ranks import counted_ranks
+
+    rng = np.random.default_rng(0)
+    lists = [rng.integers(25, size=rng.integers(1, 9)).tolist() for _ in range(80)]
+    popular, after = np.zeros(25), np.zeros((25, 25))
+    for one in lists:
+        np.add.at(popular, one[:-2], 1)
+        for pair in pairwise(one[:-2]):
+            after[pair] += 1
+    users = [one for one in lists if len(one) > 1]
+    order = sorted(range(25), key=lambda item: (-popular[item], item))
+    for method in ("popular", "followed"):
+        ranks = counted_ranks(Sequences.of(lists), 25, method, "test")
+        for user, one in enumerate(users):
+            best = sorted(order, key=lambda item: -after[one[-2], item]) if method == "followed" else order
+            assert ranks[True][user] == best.index(one[-1])
+            left = [item for item in best if item not in one[:-1]]
+            assert ranks[False][user] == (left.index(one[-1]) if one[-1] in left else 25)
+
+
+def test_ranks_are_stored_as_they_count(monkeypatch):
+    monkeypatch.syspath_prepend(EXPERIMENTS)
+    from stored_ranks import gains, pack, unpack
+
+    ranks = np.array([0, 3, 19, 20, 12101])
+    assert unpack(pack(ranks)).tolist() == [0, 3, 19, 20, 20]
+    np.testing.assert_allclose(gains(ranks), [1, 1 / np.log2(5), 0, 0, 0])
+
+
+def test_the_search_for_a_plan_halves_its_candidates_and_resumes(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "lastfm").mkdir()
+    np.save(tmp_path / "lastfm" / "prq-unique-0.npy", rng.integers(0, 256, (40, 3)).astype(np.uint8))
+    taken = [rng.choice(40, 6, replace=False).tolist() for _ in range(30)]
+    pq.write_table(pa.table({"items": taken}), tmp_path / "lastfm" / "sequences.parquet")
+    out = tmp_path / "search.jsonl"
+    words = [sys.executable, EXPERIMENTS / "tiger_search.py", tmp_path, "-o", out, "--datasets", "lastfm", "--small"]
+    words += ["--tokenizer", "prq-unique", "--users", "20", "--rungs", "1,2", "--candidates", "3", "--seeds", "1"]
+
+    def run(*more):
+        done = subprocess.run([*map(str, words), *more], capture_output=True, text=True, check=True)
+        return done.stdout, [json.loads(line) for line in out.read_text().splitlines()]
+
+    said, lines = run()
+    assert "all done" in said
+    rungs = [[line["candidate"] for line in lines if line["rung"] == rung] for rung in (0, 1)]
+    assert rungs[0] == [0, 1, 2]
+    best = max(lines[:3], key=lambda line: line["validation"][0])["candidate"]
+    assert set(rungs[1]) == {0, best}
+    assert lines[-1]["plan"]["epochs"] == 2
+    assert not any("test" in line for line in lines)
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
+    shown, left = run("--best")
+    assert "rung 1 (2 epochs): not complete" in shown
+    assert len(left) == len(lines) - 1
+    _, again = run()
+    assert again[-1]["validation"] == lines[-1]["validation"]
