@@ -1,130 +1,113 @@
-"""Mutants of every artefact that sidkit reads: how many are refused, and what goes wrong.
+"""Mutants of every artefact that sidkit writes or reads: how many are refused, and what goes wrong.
 
-    python benchmarks/attack/mutants.py --number 100000 -o benchmarks/results/mutants.json
+    python benchmarks/attack/mutants.py --number 1000000 --least 5000 -o benchmarks/results/mutants.json
     python benchmarks/attack/mutants.py --kinds table encoder --number 5000 --seed 7
     python benchmarks/attack/mutants.py --repeat "table 7 4711"     # one of them, with its traceback
 
 A mutant is an artefact with one change: damaged bytes, or hostile content under digests that are right
-(tests/files/mutations.py). Each is loaded and used. Batches run in child processes with a limit on address space
-(--memory, above what the libraries take) and a limit of time for one mutant; a mutant that kills or outlasts its
+(tests/attack/mutations.py). Each is loaded and used. Batches run in processes that are forked from one with everything
+imported; a watchdog ends a process that spends over --seconds on one mutant. A mutant that kills or outlasts its
 process is counted, and the batch goes on after it. With -o, batches that are in the file are not run again.
+
+Kinds that take long (SLOW) have --least mutants; what is left of --number is shared among the others.
 
 Counted for every kind:
 refused      an error of sidkit
 same         the answer of the undamaged artefact
 different    another answer from hostile content, which digests cannot notice
-silent       another answer from damaged bytes; an error where the artefact has digests (registries, exports and notes
-             beside tables in text have none of themselves)
+unnoticed    another answer from damaged bytes, where there are no digests: files of others, and SQLite's
+silent       another answer from damaged bytes, where there are digests
 foreign      any other exception
 hangs        mutants that took longer than --seconds
 deaths       processes that ended by a signal or without an answer
-peak_mb      the largest memory of a batch beyond what the process had before it
+greedy       mutants that took over twice the size of the artefact and 128 MB of memory
+peak_mb      the most that a mutant took
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import resource
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
-from importlib.metadata import version
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
-TESTS = Path(__file__).parents[2] / "tests" / "files"
-sys.path.insert(0, str(TESTS))
+HERE = Path(__file__).parent
+LOADED = ("torch", "transformers", "tokenizers", "scipy.sparse", "pyarrow.csv", "pyarrow.json", "pyarrow.compute")
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "attack"), str(HERE.parents[1] / "experiments")]
 
-BATCH = 500
-SHOWN = 20  # failures in words, of every kind
+from artefacts import KINDS  # noqa: E402
+from made import made  # noqa: E402
+from mutations import Trial  # noqa: E402
+from workers import Batch, Prepared, in_workers  # noqa: E402
 
-
-def child(kind: str, seed: int, first: int, last: int, memory: int, seconds: int) -> None:
-    """Try the mutants first..last-1; a JSON line before and after each, and the peak of memory at the end."""
-    from artefacts import KINDS
-    from mutations import try_mutant
-
-    artefact = KINDS[kind]
-    with tempfile.TemporaryDirectory() as scratch:
-        pristine = Path(scratch) / "pristine"
-        pristine.mkdir()
-        artefact.make(pristine)
-        import shutil
-
-        answer = artefact.use(Path(shutil.copytree(pristine, Path(scratch) / "answer")))
-        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (taken + (memory << 20),) * 2)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for number in range(first, last):
-            print(json.dumps({"start": number}), flush=True)
-            signal.alarm(seconds)  # its usual action ends the process, whatever the process is doing
-            found = try_mutant(artefact, pristine, Path(scratch) / "mutant", answer, Random(f"{kind} {seed} {number}"))
-            signal.alarm(0)
-            result = found.result
-            if result == "different" and found.mutant.startswith("bytes"):
-                result = "silent"
-            bad = result == "foreign" or (result == "silent" and artefact.checked)
-            where = traceback.extract_tb(found.error.__traceback__)[-1] if found.error else None
-            words = f"{type(found.error).__name__} at {Path(where.filename).name}:{where.lineno}" if where else result
-            note = {"note": f"{kind} {seed} {number}: {found.mutant}", "group": words} if bad else {}
-            print(json.dumps({"end": number, "result": result, **note}), flush=True)
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(json.dumps({"peak_mb": (after - before) >> 10}), flush=True)
+BATCH = 1000
+WRONG = ("silent", "foreign", "hangs", "deaths", "greedy")
+WHERE = made(" ".join(["python", *sys.argv]))
+SLOW = (
+    "training",
+    "retriever",
+    "search",
+    "shop",
+    "seeds",
+    "registry",
+    "unfinished",
+    "checkpoint",
+    "spec-",
+    "tokenizer-rq-vae",
+)
 
 
-def run_batch(kind: str, first: int, last: int, options: argparse.Namespace) -> dict[str, Any]:
+def run_batch(prepared: Prepared, batch: Batch) -> dict[str, Any]:
     """One batch, in as many processes as its mutants end."""
     counts: Counter[str] = Counter()
     groups: dict[str, list[str]] = {}
     peak = 0
-    while first < last:
-        words = [sys.executable, __file__, "--child", kind, str(options.seed), str(first), str(last)]
-        words += ["--memory", str(options.memory), "--seconds", str(options.seconds)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=BATCH * options.seconds + 300, check=False)
-        started = None
-        for line in map(json.loads, done.stdout.splitlines()):
-            started = line.get("start", started)
-            peak = max(peak, line.get("peak_mb", 0))
-            if "end" in line:
-                counts[line["result"]] += 1
-                started, first = None, line["end"] + 1
-                if "note" in line:
-                    groups.setdefault(line["group"], []).append(line["note"])
-        if started is None and first < last:
-            raise SystemExit(f"a batch of {kind} did not start:\n{done.stderr}")
-        if started is not None:
-            ending = "hangs" if done.returncode == -signal.SIGALRM else "deaths"
-            counts[ending] += 1
-            groups.setdefault(ending, []).append(f"{kind} {options.seed} {started} (exit code {done.returncode})")
-            first = started + 1
-    return {"counts": dict(counts), "groups": groups, "peak_mb": peak}
+    began = time.monotonic()
+    for number, found in in_workers(prepared, batch):
+        counts[found["result"]] += 1
+        peak = max(peak, found.get("peak_mb", 0))
+        if found.get("greedy"):
+            counts["greedy"] += 1
+            groups.setdefault("greedy", []).append(f"{batch.name(number)}: {found['mutant']}")
+        if found["result"] in WRONG:
+            groups.setdefault(found["words"], []).append(f"{batch.name(number)}: {found.get('mutant', '')}")
+    seconds = round(time.monotonic() - began, 1)
+    return {"counts": dict(counts), "groups": groups, "peak_mb": peak, "seconds": seconds, "commit": WHERE["commit"]}
 
 
 def repeat(name: str) -> None:
     """One mutant in this process, by its name."""
-    import shutil
-
-    from artefacts import KINDS
-    from mutations import try_mutant
-
-    artefact = KINDS[name.split()[0]]
-    with tempfile.TemporaryDirectory() as scratch:
-        pristine = Path(scratch) / "pristine"
-        pristine.mkdir()
-        artefact.make(pristine)
-        answer = artefact.use(Path(shutil.copytree(pristine, Path(scratch) / "answer")))
-        found = try_mutant(artefact, pristine, Path(scratch) / "mutant", answer, Random(name))
+    with TemporaryDirectory() as scratch:
+        found = Trial(KINDS[name.split()[0]], Path(scratch)).run(Random(name))
     print(found.result, "|", found.mutant)
     if found.error is not None:
         traceback.print_exception(found.error)
+
+
+def shares(kinds: list[str], number: int, least: int) -> dict[str, int]:
+    """Mutants of each kind: `least` of those that take long, the others as many as all together need."""
+    slow = {kind for kind in kinds if kind.startswith(SLOW)}
+    fast = -(-max(number - least * len(slow), 0) // max(len(kinds) - len(slow), 1))
+    return {kind: least if kind in slow else max(fast, least) for kind in kinds}
+
+
+def in_turn(numbers: dict[str, int]) -> list[tuple[str, int, int]]:
+    """The batches of all kinds, (kind, first, last), in an order by which all kinds are done in equal shares."""
+    spans = [
+        (first / number, kind, first, min(first + BATCH, number))
+        for kind, number in numbers.items()
+        for first in range(0, number, BATCH)
+    ]
+    return [(kind, first, last) for _, kind, first, last in sorted(spans)]
 
 
 def totals(batches: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -137,51 +120,60 @@ def totals(batches: dict[str, Any], kind: str) -> dict[str, Any]:
             groups.setdefault(name, []).extend(notes)
     shown = {name: {"mutants": len(notes), "such as": notes[:2]} for name, notes in groups.items()}
     return {
-        "mutants": sum(counts.values()),
+        "mutants": sum(count for name, count in counts.items() if name != "greedy"),
         **dict(sorted(counts.items())),
         "peak_mb": max((one["peak_mb"] for one in mine), default=0),
-        "wrong": dict(sorted(shown.items(), key=lambda item: -item[1]["mutants"])[:SHOWN]),
+        "seconds": round(sum(one["seconds"] for one in mine)),
+        "has_digests": KINDS[kind].checked,
+        "wrong": shown,
     }
 
 
-def main() -> None:
-    from artefacts import KINDS
+def summary(batches: dict[str, Any]) -> dict[str, Any]:
+    kinds = {kind: totals(batches, kind) for kind in KINDS if any(name.split()[0] == kind for name in batches)}
+    names = ("mutants", "refused", "same", "different", "unnoticed", *WRONG)
+    whole = {name: sum(one.get(name, 0) for one in kinds.values()) for name in names}
+    return {"all": whole | {"peak_mb": max(one["peak_mb"] for one in kinds.values())}, "kinds": kinds}
 
+
+def write(output: Path | None, result: dict[str, Any]) -> None:
+    if output is not None:
+        fresh = output.with_suffix(".fresh")
+        fresh.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        fresh.replace(output)
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="+", choices=sorted(KINDS), default=list(KINDS))
     parser.add_argument("--number", type=int, default=5000, help="mutants of all kinds together")
+    parser.add_argument("--least", type=int, default=0, help="mutants of every kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=10, help="for one mutant")
-    parser.add_argument("--memory", type=int, default=1024, help="MB of address space beyond that of the libraries")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--repeat", metavar="NAME")
-    parser.add_argument("--child", nargs=4, metavar=("KIND", "SEED", "FIRST", "LAST"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        kind, *numbers = options.child
-        return child(kind, *map(int, numbers), options.memory, options.seconds)
+    warnings.simplefilter("ignore")  # tests/attack/test_warnings.py is about them
     if options.repeat:
         return repeat(options.repeat)
+    for name in LOADED:  # once, not in every process
+        with suppress(ImportError):
+            import_module(name)
     kept: dict[str, Any] = {}
     if options.output is not None and options.output.is_file():
         kept = json.loads(options.output.read_text(encoding="utf-8"))["batches"]
-    each, begun = -(-options.number // len(options.kinds)), time.time()
-    for kind in options.kinds:
-        for first in range(0, each, BATCH):
-            last = min(first + BATCH, each)
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
+        numbers = shares(options.kinds, options.number, options.least)
+        prepared: dict[str, Prepared] = {}
+        for kind, first, last in in_turn(numbers):
             name = f"{kind} {options.seed} {first} {last}"
-            kept[name] = kept.get(name) or run_batch(kind, first, last, options)
-            result = {
-                "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-                "versions": {name: version(name) for name in ("sidkit", "numpy", "pyarrow", "safetensors")},
-                "limits": {"seconds": options.seconds, "memory_mb": options.memory},
-                "kinds": {one: totals(kept, one) for one in KINDS if any(k.split()[0] == one for k in kept)},
-                "batches": kept,
-            }
-            if options.output is not None:
-                options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        print(json.dumps({kind: totals(kept, kind)}, indent=1), flush=True)
-    print(f"{time.time() - begun:.0f} s")
+            if name in kept:
+                continue
+            if kind not in prepared:
+                prepared[kind] = Prepared(KINDS[kind], Path(scratch) / kind)
+            kept[name] = run_batch(prepared[kind], Batch(kind, options.seed, first, last, options.seconds))
+            write(options.output, {**WHERE, "limits": {"seconds": options.seconds}, **summary(kept), "batches": kept})
+            print(name, json.dumps(kept[name]["counts"]), json.dumps(kept[name]["groups"])[:2000], flush=True)
     return None
 
 

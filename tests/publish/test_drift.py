@@ -147,3 +147,10 @@ def test_bad_requests_are_refused(fitted, reference):
         watch(reference, reference, 2.0)
     with pytest.raises(InputError, match="at least 300"):
         held_out_reference(fitted, items(200, 0))
+
+
+@pytest.mark.parametrize("name, value", [("distance", 2**31), ("distortion", [0.5]), ("gaps", [1.0] * 800)])
+def test_a_reference_whose_readings_have_another_shape_is_refused(reference, name, value):
+    plain = reference.to_plain() | {name: value}
+    with pytest.raises(InputError, match=rf"no reference of sidkit publish watch: '{name}' has shape .* for 800 items"):
+        Readings.from_plain(plain, 3)

@@ -377,3 +377,14 @@ def test_a_writer_that_waits_too_long_says_so(tmp_path, small_tokenizer, monkeyp
                 append(other, [FIRST])
             assert other.generation().generation == 0  # readers do not wait
         append(other, [FIRST])
+
+
+def test_a_damaged_file_whose_texts_are_not_utf8_is_refused(tmp_path, small_tokenizer):
+    file = tmp_path / "registry.db"
+    with create_registry(file, small_tokenizer):
+        pass
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"CREATE TABLE", b"CREATE \xff\xfeBLE"))
+    assert file.read_bytes() != whole
+    with pytest.raises(StoreError, match=r"registry\.db is damaged: it contains text that is not UTF-8"):
+        open_registry(file)

@@ -69,6 +69,9 @@ def encode(
     id_column: IdColumn = None,
     column: Column = None,
     bad_rows: BadRowsOption = BadRows.error,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Refuse embeddings that differ from those of the fit, by their fingerprint")
+    ] = False,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume an encoding that was stopped")] = False,
     force: Annotated[
@@ -111,12 +114,26 @@ def encode(
         raise SpecError("--keep copies columns to a file; -o - prints ids and semantic IDs alone")
     if ray is not None and to_stream:
         raise SpecError("with --ray the output is a folder or an address, not -")
+    if ray is not None and verify:
+        raise SpecError("--verify reads the embeddings on one machine; it cannot be combined with --ray")
     if ray is not None and choice.asked:
         name = "--spread" if spread else "--keep" if published else "--policy"
         raise SpecError(f"{name} needs all items on one machine; it cannot be combined with --ray")
     columns = as_fitted(fitted, embeddings, id_column, column)
     job = EncodeJob(
-        tokenizer, fitted, embeddings, output, template, choice, further, columns, bad_rows, device, resume, force
+        tokenizer,
+        fitted,
+        embeddings,
+        output,
+        template,
+        choice,
+        further,
+        columns,
+        bad_rows,
+        device,
+        resume,
+        force,
+        verify,
     )
     if ray is not None:
         job.on_ray(ray, workers, cpus, as_json)
@@ -139,6 +156,7 @@ class EncodeJob(NamedTuple):
     device: str
     resume: bool
     force: bool
+    verify: bool = False
 
     def on_ray(self, ray: str, workers: int | None, cpus: int, as_json: bool) -> None:
         """A file for every file of embeddings, by the workers of a cluster."""
@@ -161,6 +179,7 @@ class EncodeJob(NamedTuple):
         from ..data.source import chosen_columns
         from ..sids.collision_note import collision_note
         from ..sids.table import SidTable
+        from ..tokenizer.pairs import verify_fitted_on
         from .terminal import Terminal
 
         to_stream, notes = str(self.output) == "-", ColumnNotes()
@@ -174,6 +193,8 @@ class EncodeJob(NamedTuple):
             with Terminal() as progress:
                 source = open_source(self.embeddings, *self.columns, self.bad_rows, self.output, progress)
                 notes.add("embeddings", self.embeddings, chosen_columns(source))
+                if self.verify:
+                    verify_fitted_on(self.fitted, self.tokenizer, source, self.embeddings)
                 more = read_kept(source, self.keep)
                 saved = None if to_stream else stack.enter_context(self._unfinished())
                 weights = weights_of(source, self.choice.popularity)

@@ -34,7 +34,7 @@ def replace_file(path: Path) -> Iterator[Path]:
         yield temporary
         _flush(temporary)
         os.replace(temporary, path)
-        _flush(path.parent)
+        _confirm(path)
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def replace_folder(path: Path, drop: Collection[str] = ()) -> Iterator[Path]:
                     _link(old, temporary / old.name)
             _flush(temporary)
             _exchange(temporary, path)
-        _flush(path.parent)
+        _confirm(path)
 
 
 def _link(old: Path, new: Path) -> None:
@@ -118,6 +118,15 @@ def _exchange(a: Path, b: Path) -> None:
     os.rename(b, aside)
     os.rename(a, b)
     os.rename(aside, a)
+
+
+def _confirm(path: Path) -> None:
+    """Flush the folder of a file that has just got its name."""
+    try:
+        _flush(path.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"wrote {path}, but the disk did not confirm it: {reason}; write it again") from error
 
 
 def _flush(path: Path) -> None:

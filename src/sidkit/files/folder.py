@@ -27,10 +27,20 @@ from ..errors import StoreError, did_you_mean
 from .atomic import replace_folder
 from .ours import require_own_folder
 
-__all__ = ["FolderFormat", "config_digest", "file_inside", "read_json", "require_array", "require_short_header"]
+__all__ = [
+    "FolderFormat",
+    "check_digest",
+    "config_digest",
+    "file_inside",
+    "read_json",
+    "require_array",
+    "require_short_header",
+    "with_digest",
+]
 
 HEADER_LIMIT = CONFIG_LIMIT = 1 << 20  # bytes
 VERSION = 1
+LARGEST = 1e18  # of stored numbers
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -187,12 +197,26 @@ def require_array(
         raise StoreError(f"tensor {name!r} has dtype {a.dtype}, expected {'integers' if kind == 'i' else 'floats'}")
     if kind == "f" and not np.isfinite(a).all():
         raise StoreError(f"tensor {name!r} holds NaN or infinity")
+    if kind == "f" and a.size and max(-float(a.min()), float(a.max())) > LARGEST:
+        raise StoreError(f"tensor {name!r} holds numbers beyond {LARGEST:g}, whose squares are no numbers")
     return a
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
     """SHA-256 of a config, whatever its order and layout."""
     return hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def with_digest(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with the digest of all its other keys."""
+    return {**plain, "sha256": config_digest(json.loads(json.dumps(plain)))}
+
+
+def check_digest(plain: dict[str, Any], file: Path, advice: str) -> None:
+    """Take the digest out of an object; an error if it is not that of the other keys. Older files have none."""
+    digest = plain.pop("sha256", None)
+    if digest is not None and digest != config_digest(plain):
+        raise StoreError(f"{file} was changed after it was written (its checksum differs); {advice}")
 
 
 def _spaced_digest(config: Mapping[str, Any]) -> str:

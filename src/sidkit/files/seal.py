@@ -3,21 +3,24 @@
 The metadata of the file contain its SHA-256, computed with 64 zeros instead of it. Programs that rewrite the file do
 not copy this entry: their files load as tables without a checksum.
 
-    with pq.ParquetWriter(path, schema) as writer:
-        ...
-        writer.add_key_value_metadata(BLANK_SEAL)
-    seal(path)
+    with sealed_writer(path, schema) as writer:
+        writer.write_table(table)
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import pyarrow.parquet as pq
 
 from ..errors import StoreError
 
-__all__ = ["BLANK_SEAL", "check_seal", "seal"]
+__all__ = ["BLANK_SEAL", "check_seal", "check_seal_once", "seal", "sealed_writer"]
 
 BLANK = "0" * 64
 BLANK_SEAL = {"sidkit.sha256": BLANK, "sidkit.sealed": "sha256"}  # two, so that a damaged key is noticed too
@@ -25,6 +28,15 @@ KEY = b"sidkit.sha256\x18\x40"  # as it is in the file: Thrift puts type and len
 SIGN = b"sidkit.sealed\x18\x06sha256"
 TAIL = 1 << 16  # bytes at the end of the file that contain the seal: in its footer, after the row groups
 BLOCK = 1 << 20
+
+
+@contextmanager
+def sealed_writer(path: Path, schema: Any, **options: Any) -> Iterator[Any]:
+    """pyarrow's ParquetWriter, whose file has a seal once the block has ended well."""
+    with pq.ParquetWriter(path, schema, **options) as file:
+        yield file
+        file.add_key_value_metadata(BLANK_SEAL)
+    seal(path)
 
 
 def seal(file: Path) -> None:
@@ -50,7 +62,18 @@ def check_seal(file: Path) -> None:
             stream.seek(position)
             intact = stream.read(len(BLANK)) == _digest(stream, position).encode()
     if not intact:
-        raise StoreError(f"{file} is damaged: its SHA-256 is not the one it contains; encode again, or fetch a copy")
+        raise StoreError(f"{file} is damaged: its SHA-256 is not the one it contains; make it again, or fetch a copy")
+
+
+def check_seal_once(file: Path) -> None:
+    """The same, once for a file that is opened many times while it is not changed."""
+    status = file.stat()
+    _checked(file.absolute(), status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+@lru_cache(maxsize=1 << 12)
+def _checked(file: Path, size: int, changed: int, number: int) -> None:
+    check_seal(file)
 
 
 def _tail(stream: IO[bytes]) -> bytes:

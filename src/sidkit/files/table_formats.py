@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from .address import Location, replacing
-from .text_notes import DELIMITERS, JSON_LINES, beside, digest_of, is_text_table, notes_of
+from .seal import sealed_writer
+from .text_notes import DELIMITERS, JSON_LINES, beside, digest_of, is_text_table, notes_of, raw_notes
 
 __all__ = ["table_writer", "write_table"]
 
@@ -30,16 +30,21 @@ def table_writer(path: Location, schema: Any, **options: Any) -> Iterator[Callab
     options: of pyarrow's ParquetWriter.
     """
     if not is_text_table(path):
-        with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, **options) as file:
+        with replacing(path) as temporary, sealed_writer(temporary, schema, **options) as file:
             yield file.write_table
         return
     with replacing(path) as temporary:
         with temporary.open("w", encoding="utf-8", newline="") as stream:
             yield _text_writer(stream, path.suffix.lower(), schema)
-        digest = digest_of(temporary)
-    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
+        texts = [one.name for one in schema if pa.types.is_string(one.type) or pa.types.is_large_string(one.type)]
+        notes = notes_of(path.name, digest_of(temporary), texts, schema.metadata or {})
+        _write_notes(path, {**notes, "before": raw_notes(path)})  # whichever of the two texts a reader finds has notes
+    _write_notes(path, notes)
+
+
+def _write_notes(path: Location, notes: Mapping[str, Any]) -> None:
     with replacing(beside(path)) as temporary:
-        temporary.write_text(notes_of(path.name, digest, texts, schema.metadata or {}), encoding="utf-8")
+        temporary.write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
 
 
 def write_table(path: Location, table: Any, **options: Any) -> None:

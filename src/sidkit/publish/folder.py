@@ -5,6 +5,8 @@
         part-00000.parquet    item_id, codes, sid, slot; in the order of SIDs
         manifest.json         written last: a folder with it is complete
 
+On this machine a folder appears when it is complete; other file systems have no such step.
+
 Any command that reads SIDs reads such a folder. Folders can be deleted and written again, with the same bytes.
 """
 
@@ -14,12 +16,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ..errors import InputError, StoreError
 from ..files.address import Location, replacing
+from ..files.atomic import replace_folder
 from ..files.folder import config_digest
 from ..progress import Progress, Silent
 from ..sids.origin import Origin
@@ -28,6 +32,7 @@ from ..sids.table import SidTable
 
 if TYPE_CHECKING:
     from .registry import Registry
+    from .tables import Generation
 
 __all__ = ["MANIFEST", "Exported", "check_generation", "export_generation", "generation_folder"]
 
@@ -71,6 +76,16 @@ def export_generation(
             raise StoreError(f"{folder} has SIDs of sizes {known['sizes']}; name another folder, or the --room it has")
         return Exported(folder, known["items"], len(known["files"]), True)
     report.start("export", at.items)
+    if not isinstance(folder, Path):
+        return _write(registry, at, folder, folder, room, report)
+    with replace_folder(folder, drop={one.name for one in folder.iterdir()} if folder.is_dir() else ()) as temporary:
+        return _write(registry, at, folder, temporary, room, report)
+
+
+def _write(
+    registry: Registry, at: Generation, folder: Location, target: Location, room: int | None, report: Progress
+) -> Exported:
+    """Write the files of a folder to the target, which takes its place."""
     files: dict[str, dict[str, Any]] = {}
     sizes: tuple[int, ...] = registry.sizes
     origin = Origin(tokenizer=at.tokenizer, tokenizer_digest=at.digest)
@@ -80,8 +95,8 @@ def export_generation(
         if room:
             codes, sizes = with_counter(codes, part["slot"].to_numpy(), registry.sizes, room)
         table = SidTable(part["item_id"], codes, sizes, registry.template, origin)
-        table.to_parquet(folder / name, more=part.select(["slot"]))
-        files[name] = {"rows": len(part), "sha256": _digest(folder / name)}
+        table.to_parquet(target / name, more=part.select(["slot"]))
+        files[name] = {"rows": len(part), "sha256": _digest(target / name)}
         report.advance(len(part))
     if not files:
         raise InputError(f"generation {at.generation} of {registry.name} holds no items; there is nothing to export")
@@ -91,7 +106,7 @@ def export_generation(
     facts = at.facts() | {"registry": registry.uuid, "sizes": sizes, "files": files}
     manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, **facts}
     manifest["sha256"] = config_digest(json.loads(json.dumps(manifest)))
-    with replacing(folder / MANIFEST) as temporary:
+    with replacing(target / MANIFEST) as temporary:
         temporary.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return Exported(folder, items, len(files), False)
 
@@ -102,6 +117,8 @@ def check_generation(folder: Location) -> Mapping[str, Any]:
     if manifest is None:
         raise StoreError(f"{folder} has no {MANIFEST}: it is not an exported generation, or its export was stopped")
     for name, file in manifest["files"].items():
+        if not name.isprintable() or "/" in name or "\\" in name:
+            raise StoreError(f"{folder / MANIFEST} names a file outside the folder: {name!r}")
         if not (folder / name).is_file() or _digest(folder / name) != file["sha256"]:
             raise StoreError(f"{folder / name} is missing or damaged; delete the folder and export it again")
     return manifest
@@ -132,7 +149,11 @@ def _read_manifest(folder: Location) -> dict[str, Any] | None:
         digest = manifest.pop("sha256")
         if (manifest["format"], manifest["version"]) != (FORMAT, VERSION) or digest != config_digest(manifest):
             raise ValueError("its checksum or its format is another")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if type(manifest["items"]) is not int or type(manifest["sizes"]) is not list:
+            raise ValueError("it does not count its items and sizes")
+        if not all(type(file["rows"]) is int and type(file["sha256"]) is str for file in manifest["files"].values()):
+            raise ValueError("it does not list its files")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"{file} cannot be read: {error}; delete the folder and export it again") from error
     return manifest
 

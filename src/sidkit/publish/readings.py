@@ -40,7 +40,7 @@ class Readings:
 
     def to_plain(self) -> dict[str, Any]:
         """Lists of numbers, for JSON, with five digits."""
-        parts = {name: getattr(self, name) for name in ("distance", "distortion", "gaps")}
+        parts = {name: getattr(self, name) for name in _PARTS}
         rounded = {name: None if part is None else _rounded(part) for name, part in parts.items()}
         return {"codes": self.codes.tolist(), **rounded}
 
@@ -50,14 +50,18 @@ class Readings:
         try:
             codes = np.asarray(plain["codes"], np.int32)
             parts = [None if plain[name] is None else np.asarray(plain[name], float) for name in _PARTS]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"this is no reference of sidkit publish watch: {error!r}") from None
-        if codes.ndim != 2 or codes.shape[1] != tokens or any(p is not None and len(p) != len(codes) for p in parts):
+        if codes.ndim != 2 or codes.shape[1] != tokens:
             raise InputError(f"this reference is for other SIDs: its codes have shape {codes.shape}, not (n, {tokens})")
+        for (name, axes), part in zip(_PARTS.items(), parts, strict=True):
+            if part is not None and (part.ndim != axes or len(part) != len(codes)):
+                what = f"{name!r} has shape {part.shape} for {len(codes)} items"
+                raise InputError(f"this is no reference of sidkit publish watch: {what}")
         return cls(codes, *parts)
 
 
-_PARTS = ("distance", "distortion", "gaps")
+_PARTS = {"distance": 1, "distortion": 1, "gaps": 2}  # the number of axes
 
 
 def readings_of(fitted: FittedTokenizer, X: Any, seed: int = 0, most: int = MOST) -> Readings:

@@ -11,6 +11,7 @@ import numpy as np
 from ..data.inputs import as_source
 from ..errors import InputError, SpecError
 from ..files.atomic import replace_file
+from ..files.folder import check_digest, with_digest
 from ..stages.scalar import FSQ
 from ..stages.vae.r3vae import R3VAE
 from ..stages.vae.rqvae import RQVAE
@@ -53,15 +54,17 @@ def held_out_reference(fitted: FittedTokenizer, X: Any, seed: int = 0) -> Readin
 def write_reference(path: Path, readings: Readings, digest: str) -> None:
     """Write readings as JSON; digest: of the tokenizer that they are for."""
     with replace_file(path) as temporary:
-        temporary.write_text(json.dumps({"format": FORMAT, "tokenizer": digest, **readings.to_plain()}), "utf-8")
+        plain = {"format": FORMAT, "tokenizer": digest, **readings.to_plain()}
+        temporary.write_text(json.dumps(with_digest(plain)), "utf-8")
 
 
 def read_reference(path: Path, fitted: FittedTokenizer) -> Readings:
     """What `write_reference` wrote; an error if it is for another tokenizer."""
     try:
         plain = json.loads(path.read_text("utf-8"))
+        check_digest(plain, path, "make it again")
         named = plain["format"], plain["tokenizer"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is no reference of sidkit publish watch: {error}") from None
     if named != (FORMAT, fitted.digest):
         raise InputError(f"{path} is a reference for the tokenizer {named[1]}, not for {fitted.digest}")

@@ -124,4 +124,7 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             if "locked" in str(error):
                 raise StoreError(f"{self.name}: another process was writing for {WAIT} seconds; try again") from error
-            raise StoreError(f"{self.name}: {error}") from error
+            hint = "; is the disk full?" if "disk I/O" in str(error) else ""
+            raise StoreError(f"{self.name}: {error}{hint}") from error
+        except UnicodeDecodeError as error:  # names and messages of a damaged file
+            raise StoreError(f"{self.name} is damaged: it contains text that is not UTF-8") from error

@@ -1,6 +1,6 @@
 """Mutants of artefacts: damaged bytes, and hostile content under digests that are right.
 
-    outcome = try_mutant(artefact, pristine, scratch, answer, Random("tokenizer 0 17"))
+    outcome = Trial(artefact, folder).run(Random("tokenizer 0 17"))
 
 A mutant is decided by its random generator alone, so a failure is repeated by its name.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from artefacts import Artefact
+from artefact import Artefact
 from safetensors.numpy import load_file, save_file
 
 from sidkit.errors import SidkitError
 from sidkit.files.folder import config_digest
 from sidkit.files.manifest import MANIFEST, write_manifest
 
+UNTOUCHED = 10**18  # the time of a file, in nanoseconds, that is as it was made
 DEEP = "@@deep@@"  # a place in JSON for brackets within brackets, which json.dumps cannot write
 NUMBERS = [None, True, False, -1, 0, 1, 7, 0.5, -1e9, 1e308, 10**6, 10**9, 2**31, 2**63, 10**30]
 VALUES = [*NUMBERS, "", "x", "\ud800", "a\0b", "{code}", "{level}" * 50 + "{code}.", "../x", DEEP]
@@ -33,28 +34,74 @@ VALUES += [[], {}, [0], ["x"], [None], {"kind": "KMeans"}, {"x": 1}, [10**9] * 3
 
 
 class Outcome(NamedTuple):
-    """result: refused, same, different, or foreign; mutant: what was changed; error: the exception, if any."""
+    """What came of a mutant.
+
+    result: refused, same, different, silent, unnoticed or foreign; mutant: what was changed;
+    error: the exception, if any.
+    """
 
     result: str
     mutant: str
     error: BaseException | None = None
 
 
-def try_mutant(artefact: Artefact, pristine: Path, scratch: Path, answer: Any, rng: Random) -> Outcome:
-    """Make one mutant of an artefact in an empty folder, and use it."""
-    shutil.copytree(pristine, scratch)
-    try:
+class Trial:
+    """One artefact, made once, of which mutants are made and used one after the other.
+
+    made: a folder in which it is already.
+    """
+
+    def __init__(self, artefact: Artefact, folder: Path, made: Path | None = None) -> None:
+        self.artefact, self.folder, self.number = artefact, folder, 0
+        folder.mkdir(parents=True, exist_ok=True)
+        if made is None:
+            made = folder / "made"
+            made.mkdir()
+            artefact.make(made)
+        files = [path for path in made.rglob("*") if path.is_file()]
+        self.content = {path.relative_to(made): path.read_bytes() for path in files}
+        self.folders = {path.relative_to(made) for path in made.rglob("*") if path.is_dir()}
+        self.size = sum(map(len, self.content.values()))
+        self.answer = artefact.use(self._fresh())
+
+    def run(self, rng: Random) -> Outcome:
+        """Make one mutant, and use it."""
+        scratch = self._fresh()
         mutant = mutate(scratch, rng)
         try:
-            result = "same" if artefact.use(scratch) == answer else "different"
+            same = self.artefact.use(scratch) == self.answer
         except SidkitError as error:
             str(error)
             return Outcome("refused", mutant, error)
         except Exception as error:  # noqa: BLE001
             return Outcome("foreign", mutant, error)
-        return Outcome(result, mutant)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if not same and mutant.startswith("bytes"):
+            return Outcome("silent" if self.artefact.checked else "unnoticed", mutant)
+        return Outcome("same" if same else "different", mutant)
+
+    def _fresh(self) -> Path:
+        """The artefact as it was made, in a folder of a new name: what was not touched since the last is kept there."""
+        last, self.number = self.folder / f"mutant-{self.number}", self.number + 1
+        scratch = self.folder / f"mutant-{self.number}"
+        if last.is_dir():
+            last.rename(scratch)
+        else:
+            scratch.mkdir()
+        for path in sorted(scratch.rglob("*"), reverse=True):
+            name = path.relative_to(scratch)
+            if path.is_dir() and not path.is_symlink():
+                if name not in self.folders:
+                    path.rmdir()
+            elif name not in self.content or path.stat().st_mtime_ns != UNTOUCHED:
+                path.unlink()
+        for name in sorted(self.folders):
+            (scratch / name).mkdir(exist_ok=True)
+        for name, content in self.content.items():
+            path = scratch / name
+            if not path.exists():
+                path.write_bytes(content)
+                os.utime(path, ns=(UNTOUCHED, UNTOUCHED))
+        return scratch
 
 
 def mutate(folder: Path, rng: Random) -> str:

@@ -5,7 +5,9 @@ import shutil
 import time
 import tracemalloc
 
+import artefact
 import artefacts
+import model_artefacts
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,8 +87,8 @@ def test_sizes_that_no_item_uses_cost_nothing(tmp_path):
     path = table_with(tmp_path / "sids.parquet", sizes=json.dumps([10**9] * 3))
     tracemalloc.start()
     begun, table = time.monotonic(), SidTable.from_parquet(path)
-    assert table.strings().to_pylist() == artefacts._table().strings().to_pylist()
-    assert table.items_of((1,)) == artefacts._table().items_of((1,))
+    assert table.strings().to_pylist() == artefact.table_of().strings().to_pylist()
+    assert table.items_of((1,)) == artefact.table_of().items_of((1,))
     assert time.monotonic() - begun < 5
     assert tracemalloc.get_traced_memory()[1] < 50 << 20
     tracemalloc.stop()
@@ -100,7 +102,7 @@ def test_sizes_that_no_item_uses_cost_nothing(tmp_path):
     "part", [{"kind": "Normalize"}, {"kind": "Level", "cluster": {"kind": "Normalize"}}, {"kind": "KMeans", "size": 4}]
 )
 def test_a_part_in_the_wrong_place_of_a_spec_is_refused(tmp_path, part):
-    np.save(tmp_path / "x.npy", artefacts.ROWS)
+    np.save(tmp_path / "x.npy", artefact.ROWS)
     spec = [{"kind": "Level", "cluster": part, "rule": {"kind": "Residual", "keep": 1.0}}]
     spec = [part] if part["kind"] == "KMeans" else spec
     (tmp_path / "spec.json").write_text(json.dumps(spec))
@@ -113,7 +115,7 @@ def test_huge_sizes_of_a_network_are_refused_before_anything_is_allocated(tmp_pa
     pytest.importorskip("transformers", reason="transformers is not installed")
     from sidkit.files.manifest import write_manifest
 
-    artefacts.make_retriever(tmp_path)
+    model_artefacts.make_retriever(tmp_path)
     file = tmp_path / "run" / "retriever.json"
     facts = json.loads(file.read_text())
     facts["plan"]["shape"][field] = value
@@ -122,7 +124,7 @@ def test_huge_sizes_of_a_network_are_refused_before_anything_is_allocated(tmp_pa
     write_manifest(tmp_path / "run", "sidkit-retriever")
     begun = time.monotonic()
     with pytest.raises(StoreError, match=r"cannot read the retriever .*run: .*; train it again"):
-        artefacts.use_retriever(tmp_path)
+        model_artefacts.use_retriever(tmp_path)
     assert time.monotonic() - begun < 5
 
 
@@ -151,7 +153,7 @@ def test_codes_of_an_unfinished_encoding_that_do_not_fit_are_refused(tmp_path):
     ],
 )
 def test_huge_numbers_in_a_spec_are_refused_at_once(tmp_path, change, message):
-    np.save(tmp_path / "x.npy", artefacts.ROWS)
+    np.save(tmp_path / "x.npy", artefact.ROWS)
     (tmp_path / "spec.json").write_text(json.dumps([change]))
     begun = time.monotonic()
     told = sidkit("fit", tmp_path / "x.npy", "--spec", tmp_path / "spec.json", "-o", tmp_path / "tok", check=1)
@@ -162,6 +164,6 @@ def test_huge_numbers_in_a_spec_are_refused_at_once(tmp_path, change, message):
 def test_thousands_of_levels_are_refused(tmp_path):
     level = {"kind": "Level", "cluster": {"kind": "KMeans", "size": 2}, "rule": {"kind": "Residual", "keep": 1.0}}
     (tmp_path / "spec.json").write_text(json.dumps([level] * 5000))
-    np.save(tmp_path / "x.npy", artefacts.ROWS)
+    np.save(tmp_path / "x.npy", artefact.ROWS)
     told = sidkit("fit", tmp_path / "x.npy", "--spec", tmp_path / "spec.json", "-o", tmp_path / "tok", check=1)
     assert "a tokenizer has at most 4,096 stages, not 5,000" in told
