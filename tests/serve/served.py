@@ -6,7 +6,7 @@ import http.client
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 
@@ -44,11 +44,10 @@ class Client:
             headers.setdefault("authorization", f"Bearer {self.token}")
         if method == "POST":
             headers.setdefault("content-type", kind)
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        return answer.status, content, answer.headers
+        with closing(connection):
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), answer.headers
 
     def post(self, path, **fields):
         status, content, _ = self.call("POST", path, json.dumps(fields).encode())

@@ -1,8 +1,10 @@
 """The service: its answers are the library's, bad requests get a status and a reason, reloads lose nothing."""
 
 import asyncio
+import http.client
 import json
 import shutil
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -229,6 +231,31 @@ class TestRefusals:
                 body[at] = rng.integers(256)
             assert client.call("POST", "/encode", bytes(body), ARROW)[0] in (200, 400, 422)
 
+    def test_large_arrow_bodies_over_one_connection_get_their_own_codes(self, service, shop):
+        connection = http.client.HTTPConnection("127.0.0.1", service[0].port, timeout=20)
+        for seed, n in enumerate((20_000, 9_000, 3, 15_000)):
+            x = rows(seed, n)
+            bad = x.copy()
+            bad[n // 2] = np.nan
+            for body, status in ((stream(embeddings(bad)), 422), (stream(embeddings(x)), 200)):
+                connection.request("POST", "/encode", body, {"content-type": ARROW})
+                answer = connection.getresponse()
+                content = answer.read()
+                assert answer.status == status
+            with pa.ipc.open_stream(content) as answers:
+                codes = np.array(answers.read_all()["codes"].to_pylist())
+            assert np.array_equal(codes, shop[1].encode(x))
+        connection.close()
+
+    def test_a_large_body_that_dribbles_gets_408_and_one_without_a_token_is_not_read(self, options):
+        body = stream(embeddings(rows(1, 20_000)))
+        with served(replace(options, seconds=0.5, token="a-token-of-some-length")) as (client, _):
+            for token, status in (("a-token-of-some-length", b"408"), ("wrong", b"401")):
+                head = f"POST /encode HTTP/1.1\r\ncontent-type: {ARROW}\r\ncontent-length: {len(body)}\r\n"
+                with socket.create_connection(("127.0.0.1", client.port), timeout=5) as one:
+                    one.sendall(f"{head}authorization: Bearer {token}\r\n\r\n".encode() + body[:30_000])
+                    assert one.recv(1000)[9:12] == status
+
     def test_limits_of_bodies_and_batches(self, options):
         with served(replace(options, body_bytes=2000, batch_rows=4)) as (client, _):
             assert client.post("/encode", vectors=rows(1, 4).round(2).tolist())[0] == 200
@@ -242,28 +269,31 @@ class TestRefusals:
     def test_a_full_queue_and_a_slow_answer(self, options, monkeypatch):
         from sidkit.serve.snapshot import Snapshot
 
-        encode = Snapshot.encode
+        encode, begun, gates = Snapshot.encode, threading.Event(), [threading.Event(), threading.Event()]
+        waits = iter(gates)
 
         def slow(self, x):
-            time.sleep(0.8)
+            begun.set()
+            assert next(waits).wait(20)
             return encode(self, x)
 
         monkeypatch.setattr("sidkit.serve.batching.IN_PLACE", 0)  # in the thread of the encoder, as large batches are
         monkeypatch.setattr(Snapshot, "encode", slow)
-        statuses = []
-        with served(replace(options, queue_rows=6, seconds=1.2)) as (client, _):
+        with served(replace(options, queue_rows=6, seconds=2)) as (client, service), ThreadPoolExecutor() as pool:
 
             def ask():
-                statuses.append(client.post("/encode", vectors=rows(1, 4).tolist())[0])
+                return client.post("/encode", vectors=rows(1, 4).tolist())[0]
 
-            threads = [threading.Thread(target=ask) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-                time.sleep(0.1)
-            for thread in threads:
-                thread.join()
-        # One is encoded, one waits for it, for longer than an answer may take; there is no room for the others.
-        assert sorted(statuses) == [200, 429, 429, 503]
+            encoded = pool.submit(ask)
+            assert begun.wait(20)
+            waiting = pool.submit(ask)
+            while service.batcher.waiting == 0:
+                time.sleep(0.01)
+            assert [ask(), ask()] == [429, 429]  # there is no room beside the one that waits
+            gates[0].set()
+            assert encoded.result() == 200
+            assert waiting.result() == 503  # for longer than an answer may take
+            gates[1].set()
 
 
 class TestWhoMayAsk:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from ..errors import SidkitError, need
+from ..web.direct import BODY, ClientGone
 from ..web.guard import host_of_this_machine
 from .batching import Batcher, Busy, Calls
 from .bodies import ARROW, JSON, Refused, to_json
@@ -24,6 +25,7 @@ from .snapshot import Snapshot, state_of
 __all__ = ["Service", "build"]
 
 log = logging.getLogger("sidkit.serve")
+LARGE = 1 << 17  # bytes of a body that is read straight into memory
 
 
 class Service:
@@ -32,7 +34,7 @@ class Service:
     def __init__(self, options: ServeOptions) -> None:
         self.options, self.snapshot = options, Snapshot.load(options)
         self.metrics = ServiceMetrics()
-        self.batcher = Batcher(options.batch_rows, options.queue_rows, self.metrics.batch)
+        self.batcher = Batcher(options.queue_rows, self.metrics.batch)
         self.endpoints = Endpoints(options, self.batcher, Calls(options.queue_calls))
         self.draining = False
 
@@ -142,25 +144,31 @@ def _kind(content_type: str, path: str) -> str:
     raise Refused(415, f"the body must be {JSON}" + (f" or {ARROW}" if path == "/encode" else ""))
 
 
-async def _body(request: Any, options: ServeOptions) -> bytes:
+async def _body(request: Any, options: ServeOptions) -> bytes | memoryview:
+    """The body of a request, within the limits of size and time."""
     from starlette.requests import ClientDisconnect
 
-    parts, total, most = [], 0, options.body_bytes
+    most = options.body_bytes
+    text = request.headers.get("content-length", "")
+    length = int(text) if text.isdecimal() and len(text) < 20 and "transfer-encoding" not in request.headers else 0
+    if length > most:
+        raise Refused(413, f"the body has more than {most:,} bytes")
+    direct = request.scope.get("extensions", {}).get(BODY)
     try:
         async with asyncio.timeout(options.seconds):
-            length = request.headers.get("content-length", "0")
-            if length.isdecimal() and len(length) < 20 and int(length) > most:
-                raise Refused(413, f"the body has more than {most:,} bytes")
+            if direct and length >= LARGE:
+                return await direct(length)  # type: ignore[no-any-return]
+            parts, total = [], 0
             async for part in request.stream():
                 total += len(part)
                 if total > most:
                     raise Refused(413, f"the body has more than {most:,} bytes")
                 parts.append(part)
-    except ClientDisconnect:
+            return b"".join(parts)
+    except (ClientDisconnect, ClientGone):
         raise Refused(400, "the client left before its body had come") from None
     except TimeoutError:
         raise Refused(408, f"the body did not come within {options.seconds:g} s") from None
-    return b"".join(parts)
 
 
 async def _status(request: Any, error: Any) -> Any:

@@ -20,6 +20,7 @@ from .snapshot import Snapshot
 __all__ = ["Batcher", "Busy", "Calls"]
 
 IN_PLACE = 64  # rows that are encoded sooner than another thread would start
+TOGETHER = 4096  # rows beyond which a larger batch is no faster, and putting it together costs a copy
 
 
 class Busy(Exception):
@@ -35,9 +36,9 @@ class _Waiting(NamedTuple):
 class Batcher:
     """codes = await batcher.encode(snapshot, x)"""
 
-    def __init__(self, at_once: int, queue_rows: int, observe: Callable[[int], None]) -> None:
+    def __init__(self, queue_rows: int, observe: Callable[[int], None]) -> None:
         """observe: called with the number of rows of every batch."""
-        self.at_once, self.queue_rows, self.observe = at_once, queue_rows, observe
+        self.queue_rows, self.observe = queue_rows, observe
         self.queue: deque[_Waiting] = deque()
         self.waiting = 0  # rows
         self.busy = False
@@ -86,7 +87,7 @@ class Batcher:
         """The next requests of one snapshot, as many as fit a batch."""
         batch: list[_Waiting] = []
         rows = 0
-        while self.queue and (not batch or rows + len(self.queue[0].rows) <= self.at_once):
+        while self.queue and (not batch or rows + len(self.queue[0].rows) <= TOGETHER):
             if batch and self.queue[0].snapshot is not batch[0].snapshot:
                 break
             one = self.queue.popleft()

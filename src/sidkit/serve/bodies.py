@@ -13,7 +13,6 @@ from ..data.formats.vectors import Vectors, is_list
 from ..errors import InputError
 from ..rows.checks import find_bad_rows
 from ..rows.sources import ArraySource
-from ..sids.table import SidTable
 from .snapshot import Snapshot
 
 __all__ = ["ARROW", "JSON", "Refused", "arrow_table", "codes_as_arrow", "fields_of", "good_vectors", "to_json"]
@@ -29,7 +28,7 @@ class Refused(Exception):
         self.status, self.reason = status, reason
 
 
-def fields_of(body: bytes, known: dict[str, type | tuple[type, ...]]) -> dict[str, Any]:
+def fields_of(body: bytes | memoryview, known: dict[str, type | tuple[type, ...]]) -> dict[str, Any]:
     """The fields of a JSON object, each of its type; others are refused, as a misspelt one would be ignored."""
     import orjson
 
@@ -73,7 +72,7 @@ def good_vectors(vectors: Any, snapshot: Snapshot) -> NDArray[Any]:
     return x
 
 
-def arrow_table(body: bytes, limit: int) -> Any:
+def arrow_table(body: bytes | memoryview, limit: int) -> Any:
     """The table of an Arrow stream. limit: most rows."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
@@ -101,21 +100,21 @@ def arrow_vectors(table: Any, snapshot: Snapshot) -> NDArray[Any]:
     if name is None:
         raise Refused(422, "an Arrow body needs a column 'embedding' of lists of numbers")
     try:
-        vectors = Vectors(name, snapshot.fitted.d, np.dtype(snapshot.fitted.dtype))
-        return good_vectors(vectors.of(table.column(name).combine_chunks(), Path("request"), 0), snapshot)
+        vectors, column = Vectors(name, snapshot.fitted.d, np.dtype(snapshot.fitted.dtype)), table.column(name)
+        lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which copies
+        return good_vectors(vectors.of(lists, Path("request"), 0), snapshot)
     except (InputError, pa.ArrowException, ValueError, TypeError, AttributeError) as error:
         raise Refused(422, str(error)[:300]) from None
 
 
 def codes_as_arrow(codes: NDArray[np.int32], given: Any, snapshot: Snapshot) -> bytes:
     """An Arrow stream of codes and SIDs, with the ids that came."""
-    fitted = snapshot.fitted
-    sids = SidTable(np.arange(len(codes)), codes, fitted.sizes, snapshot.template).strings()
     flat = pa.array(np.ascontiguousarray(codes).ravel())
-    columns = {"codes": pa.FixedSizeListArray.from_arrays(flat, codes.shape[1]), "sid": sids}
+    lists = pa.FixedSizeListArray.from_arrays(flat, codes.shape[1])
+    columns = {"codes": lists, "sid": snapshot.written_as_arrow(codes)}
     if given is not None and "item_id" in given.column_names:
         columns = {"item_id": given.column("item_id")} | columns
-    table = pa.table(columns).replace_schema_metadata({"tokenizer": fitted.digest})
+    table = pa.table(columns).replace_schema_metadata({"tokenizer": snapshot.fitted.digest})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

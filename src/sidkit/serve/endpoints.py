@@ -26,7 +26,7 @@ class Endpoints:
     def __init__(self, options: ServeOptions, batcher: Batcher, calls: Calls) -> None:
         self.options, self.batcher, self.calls = options, batcher, calls
 
-    async def encode(self, snapshot: Snapshot, body: bytes, kind: str) -> Body:
+    async def encode(self, snapshot: Snapshot, body: bytes | memoryview, kind: str) -> Body:
         """Vectors or texts to SIDs."""
         if kind == ARROW:
             table = arrow_table(body, self.options.batch_rows)
@@ -42,7 +42,7 @@ class Endpoints:
         codes = await self.batcher.encode(snapshot, x)
         return self._answer(snapshot, codes=codes, sids=snapshot.written(codes)), JSON
 
-    async def lookup(self, snapshot: Snapshot, body: bytes, kind: str) -> Body:
+    async def lookup(self, snapshot: Snapshot, body: bytes | memoryview, kind: str) -> Body:
         """Items to their SIDs; null for items that are not known."""
         published, given = _published(snapshot), fields_of(body, {"items": list})
         items = self._within(given.get("items"), "items")
@@ -52,7 +52,7 @@ class Endpoints:
         sids = [None if one is None else published.template.write(one) for one in codes]
         return self._answer(snapshot, codes=codes, sids=sids), JSON
 
-    async def prefix(self, snapshot: Snapshot, body: bytes, kind: str) -> Body:
+    async def prefix(self, snapshot: Snapshot, body: bytes | memoryview, kind: str) -> Body:
         """The items of a SID, or of its first tokens."""
         published = _published(snapshot)
         given = fields_of(body, {"prefix": (str, list), "limit": int, "offset": int})
@@ -67,7 +67,7 @@ class Endpoints:
         items = [{"item": item, "codes": codes, "sid": published.template.write(codes)} for item, codes in listed.items]
         return self._answer(snapshot, count=listed.total, items=items), JSON
 
-    async def recommend(self, snapshot: Snapshot, body: bytes, kind: str) -> Body:
+    async def recommend(self, snapshot: Snapshot, body: bytes | memoryview, kind: str) -> Body:
         """Histories to the items that may come next."""
         model = snapshot.retriever
         given = fields_of(body, {"histories": list, "k": int, "per_sid": int, "exclude_history": bool})
@@ -87,7 +87,7 @@ class Endpoints:
         unknown = sum(map(len, histories)) - sum(map(len, known))
         return self._answer(snapshot, recommendations=items, unknown_items=unknown), JSON
 
-    async def search(self, snapshot: Snapshot, body: bytes, kind: str) -> Body:
+    async def search(self, snapshot: Snapshot, body: bytes | memoryview, kind: str) -> Body:
         """Queries to items."""
         from ..search.model.model import Request
 

@@ -15,7 +15,7 @@ from .options import ServeOptions
 
 __all__ = ["application", "run"]
 
-OPTIONS = "SIDKIT_SERVE_OPTIONS"  # how worker processes learn what to serve
+OPTIONS, CONNECTIONS = "SIDKIT_SERVE_OPTIONS", "SIDKIT_SERVE_CONNECTIONS"  # how worker processes learn what to serve
 
 
 def application() -> Any:
@@ -52,7 +52,7 @@ def run(
             return
         _require_loadable(options)
         counts = stack.enter_context(tempfile.TemporaryDirectory(prefix="sidkit-metrics-"))
-        os.environ |= {OPTIONS: options.to_json(), "PROMETHEUS_MULTIPROC_DIR": counts}
+        os.environ |= {OPTIONS: options.to_json(), CONNECTIONS: str(connections), "PROMETHEUS_MULTIPROC_DIR": counts}
         settings["http"] = "sidkit.serve.run:WorkerProtocol"
         settings["fd"] = listener.fileno()
         ready(url)
@@ -80,5 +80,5 @@ def _require_loadable(options: ServeOptions) -> None:
 
 def __getattr__(name: str) -> Any:
     if name == "WorkerProtocol":
-        return limited_protocol("serve", 1024)
+        return limited_protocol("serve", int(os.environ.get(CONNECTIONS, "1024")))
     raise AttributeError(name)

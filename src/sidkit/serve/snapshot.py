@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..data.inputs import as_rows
 from ..embed.encoder import Encoder
 from ..embed.store import load as load_encoder
 from ..errors import InputError
@@ -73,9 +75,18 @@ class Snapshot:
         tokens = ([words[level][code] for level, code in enumerate(one)] for one in codes.tolist())
         return [form.begin + form.between.join(one) + form.end for one in tokens]
 
+    @cached_property
+    def _word_arrays(self) -> list[Any]:
+        return [pa.array(words, pa.string()) for words in self._words]
+
+    def written_as_arrow(self, codes: NDArray[np.int32]) -> Any:
+        """codes (n, levels) as an Arrow array of SIDs."""
+        levels = zip(self._word_arrays, codes.T, strict=True)
+        return self.template.join([words.take(pa.array(column)) for words, column in levels])
+
     def encode(self, x: NDArray[Any]) -> NDArray[np.int32]:
-        """Checked vectors (n, d) to codes (n, levels)."""
-        return self.fitted.encode(x, device="cpu")
+        """Vectors (n, d), checked before, to codes (n, levels)."""
+        return self.fitted.encode(as_rows(x, "cpu", dtype=np.dtype(self.fitted.dtype), check="done"))
 
 
 def _retriever(run: str | None) -> Any:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from ..errors import need
+from .direct import with_direct_bodies
 
 __all__ = ["limited_protocol"]
 
@@ -56,7 +57,7 @@ def limited_protocol(extra: str, most: int = 512, header_seconds: float = 10.0) 
                 self._timer.cancel()
                 self._timer = None
 
-    return LimitedProtocol
+    return with_direct_bodies(LimitedProtocol)
 
 
 def _file_limit() -> int:

@@ -49,8 +49,11 @@ class Guard:
         self.app, self.token = app, token
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # no page uses another protocol
+            await send({"type": "websocket.close"})
             return
 
         async def send_with_headers(message: Any) -> None:
@@ -75,7 +78,8 @@ class Guard:
         given = request.query_params.get("token")
         if given is not None and self._fits(given):
             rest = [(k, v) for k, v in parse_qsl(request.url.query, keep_blank_values=True) if k != "token"]
-            answer = RedirectResponse(request.url.path + ("?" + urlencode(rest) if rest else ""), 303)
+            path = "/" + request.url.path.lstrip("/")  # two slashes would name another machine
+            answer = RedirectResponse(path + ("?" + urlencode(rest) if rest else ""), 303)
             answer.set_cookie(_cookie(scope), self.token, httponly=True, samesite="lax")
             return answer
         if self._fits(request.cookies.get(_cookie(scope), "")):
