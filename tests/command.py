@@ -8,6 +8,7 @@ Python's usual filters of warnings.
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import warnings
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+WARNING = re.compile(r"\b[A-Z]\w*Warning: ")
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # what Python does not print
 
 
@@ -42,6 +44,7 @@ def run(*arguments, stdin=None, cwd=None, fresh=False):
     words = [str(word) for word in arguments]
     done = _in_a_new_process(words, stdin, cwd) if fresh else _in_this_process(words, stdin, cwd)
     assert "Traceback" not in done.stderr
+    assert not WARNING.search(done.stderr), done.stderr  # of a dependency: a user can do nothing about it
     return done
 
 

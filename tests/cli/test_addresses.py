@@ -68,6 +68,7 @@ def test_every_command_reads_sids_wherever_encode_writes_them(shop, sids, tmp_pa
     items, local = shop / "items.parquet", str(shop / "sids.parquet")
     for words in (
         ("report", "{}", "--json", *visits),
+        ("report", "{}", "--json", *named, "--category", "category"),
         ("judge", "{}", "--json", *named, *visits, "--embeddings", items),
         ("lookup", "{}", "P007", "--json", *named),
         ("case", "collisions", "{}", local, "--json"),
@@ -82,6 +83,10 @@ def test_every_command_reads_sids_wherever_encode_writes_them(shop, sids, tmp_pa
         assert here == there, words
     sidkit("report", sids, "-o", tmp_path / "report.html")
     assert (tmp_path / "report.html").exists()
+    for name, path in (("here", local), ("there", sids)):
+        sidkit("export", path, "--to", "lc-rec", "-o", tmp_path / name, *named)
+    for file in tmp_path.glob("here/items*"):
+        assert file.read_bytes() == (tmp_path / "there" / file.name).read_bytes()
 
 
 def test_training_and_evaluation_read_addresses(shop, bucket, tmp_path):

@@ -418,6 +418,7 @@ def test_bad_rows_stop_the_work_or_are_left_out_and_listed(files, tmp_path):
         (("encode", "tok", "items.npy", "-o", "page.html"), "page.html is a folder; name a file"),
         (("encode", "tok", "items.npy", "-o", "x.parquet", "--cpus", "2"), "--cpus is for the workers of --ray"),
         (("fit", "items.npy", "-o", "new", "--workers", "2"), "--workers is for the workers of --ray"),
+        (("embed", "items.parquet", "-o", "x.parquet", "--workers", "2"), "--workers is for the workers of --ray"),
         (("embed", "items.parquet", "-o", "e.parquet", "--device", "cuda"), "--device is for sentence-transformers"),
         (("explore", "sids.parquet", "--port", "99999"), "--port must lie between 0 and 65535, not 99999"),
         (("case", "query", "mug", "none.parquet", "tok"), "no such file or folder: none.parquet"),

@@ -11,7 +11,7 @@ from command import sidkit as command
 from planted import planted, written
 from sidkit.data.embeddings import open_embeddings
 from sidkit.embed import load as load_encoder
-from sidkit.search.align import Alignment, AlignPlan, Projection
+from sidkit.search.align.alignment import Alignment, AlignPlan, Projection
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from sidkit.export import registry
 from sidkit.export.job import RECORD, check_export, export
 from sidkit.export.registry import all_targets, target_named
 from sidkit.export.target import ExportJob, ExportOption, ExportTarget
+from sidkit.files.folder import config_digest
 
 NAMES = """
     lc-rec minionerec llama-factory openonerec grid recboard semantic-id rectokens torcheasyrec static nvidia-sid-gr
@@ -41,7 +42,9 @@ def test_every_target_is_found_by_its_name_and_says_what_it_holds():
 
 def test_the_record_tells_what_was_written_from_what_with_digests(tmp_path):
     folder, record = exported("lc-rec", tmp_path / "out", names={"sids": "sids.parquet"})
-    assert json.loads((folder / RECORD).read_text()) == record
+    written = json.loads((folder / RECORD).read_text())
+    assert written.pop("sha256") == config_digest(written)
+    assert written == record
     assert (record["target"], record["from"]["items"]) == ("lc-rec", 3)
     assert record["from"]["sizes"] == [256, 256, 256]
     assert record["from"]["files"] == {"sids": "sids.parquet"}

@@ -77,7 +77,7 @@ def test_chances_of_sids_as_a_slow_count_finds(shop):
     steps = np.array([pair for one in lists for pair in pairwise(one)])
     chances = Chances(codes, (5, 2, 2), *steps.T)
     for number, token in enumerate(np.unique(codes[:, 0])):
-        slowly = {int(chances.leaf[item]): chance(codes, *steps.T, token, item) for item in range(15)}
+        slowly = {int(chances.leaf_of([item])[0]): chance(codes, *steps.T, token, item) for item in range(15)}
         assert sum(slowly.values()) == pytest.approx(1.0)
         (leaves,), (scores,) = chances.likeliest(np.array([number]), 15)
         assert (np.diff(scores[: len(slowly)]) <= 0).all()
@@ -92,8 +92,8 @@ def test_sids_are_ranked_by_their_chances(shop):
     chances, gains = Chances(codes, (5, 2, 2), *steps.T), []
     for one in lists:
         if len(one) > 2:
-            leaves, _ = chances.likeliest(chances.first[one[-3:-2]], 12)
-            rank = leaves[0].tolist().index(chances.leaf[one[-2]])
+            leaves, _ = chances.likeliest(chances.first_of(one[-3:-2]), 12)
+            rank = leaves[0].tolist().index(chances.leaf_of(one[-2:-1])[0])
             gains.append((rank < 5) / np.log2(rank + 2) / (codes == codes[one[-2]]).all(1).sum())
     results = counted_by_token(codes, (5, 2, 2), Sequences.of(lists), beams=12)
     assert results["ndcg@5"] == pytest.approx(np.mean(gains))

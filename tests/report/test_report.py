@@ -21,7 +21,7 @@ from sidkit.report.draw.figure import Figure
 from sidkit.report.draw.layout import height_of, lay_out
 from sidkit.report.draw.marks import WIDTH, Dots, Label, Polyline, Rect, number_text, text_width
 from sidkit.report.draw.plots import write_figures
-from sidkit.report.draw.svg import figure_svg
+from sidkit.report.draw.svg import figure_svg, panel_svg
 from sidkit.report.evidence import assess, gather
 from sidkit.report.figures import bucket_panel, lorenz_panel, map_panels, prefix_sizes
 from sidkit.report.groups import collision_groups, prefix_tree, typical_prefixes
@@ -160,7 +160,7 @@ def near(above, chance=0.01, queries=500):
 class TestFigures:
     def test_the_area_under_a_lorenz_curve_is_its_gini(self):
         counts = np.array([1, 1, 2, 3, 9])
-        panel = lorenz_panel("", [counts], [gini(counts)])
+        panel = lorenz_panel("", [np.unique(counts, return_counts=True)], [gini(counts)])
         line = panel.series[1]
         assert (line.x[0], line.y[0], line.x[-1], line.y[-1]) == (0, 0, 1, 1)
         assert 1 - 2 * np.trapezoid(line.y, line.x) == pytest.approx(gini(counts))
@@ -172,12 +172,12 @@ class TestFigures:
         assert whisker_ends(0.1, 0.3)[0] == 0
 
     def test_the_bucket_curve_counts_prefixes_with_at_least_so_many_items(self):
-        line = bucket_panel("", [np.array([1, 1, 3])]).series[0]
+        line = bucket_panel("", [(np.array([1, 3]), np.array([2, 1]))]).series[0]
         assert list(zip(line.x, line.y, strict=True)) == [(1, 3), (1, 3), (1, 1), (3, 1), (3, 1)]
 
     def test_lines_are_thinned_but_keep_their_ends(self):
         counts = np.arange(1, 5000)
-        line = bucket_panel("", [counts]).series[0]
+        line = bucket_panel("", [(counts, np.ones_like(counts))]).series[0]
         assert len(line.x) < 400
         assert (line.x[0], line.y[0], line.x[-1]) == (1, 4999, 4999)
 
@@ -303,8 +303,18 @@ class TestCentroidMap:
         assert joint_map([rng.normal(size=(4, 3)), rng.normal(size=(4, 2))]) == ([], "")
 
     def test_many_centroids_are_sampled_evenly(self, rng):
-        points, _ = joint_map([rng.normal(size=(3000, 4)), rng.normal(size=(100, 4))], "pca")
+        points, _ = joint_map([rng.normal(size=(4000, 4)), rng.normal(size=(100, 4))], "pca")
         assert [len(part) for part in points] == [MOST // 2, 100]
+
+    def test_all_centroids_of_two_tokenizers_of_the_papers_sizes_are_shown(self, rng):
+        sizes = (1024, 512, 128) * 2
+        points, _ = joint_map([rng.normal(size=(size, 3)) for size in sizes], "pca")
+        assert [len(part) for part in points] == list(sizes)
+
+    def test_levels_have_markers_of_their_own_on_a_page_too(self, rng):
+        (panel,) = map_panels({"": [rng.normal(size=(5, 2)) for _ in range(3)]})
+        shapes = re.findall(r'<path class="dots t\d" d="M[\d.]+ [\d.]+(m[^M"]+)', panel_svg(panel))
+        assert len(set(shapes)) == 3
 
     def test_an_unknown_method_is_an_error(self, rng):
         with pytest.raises(SpecError, match="auto, tsne, pca"):
@@ -526,7 +536,7 @@ def lightness(colour):
 
 def test_prefix_sizes_are_worked_by_hand():
     sizes = prefix_sizes(np.array([[0, 0], [0, 1], [0, 1], [1, 0]]), (2, 2))
-    assert [part.tolist() for part in sizes] == [[1, 3], [1, 1, 2]]
+    assert [[part.tolist() for part in level] for level in sizes] == [[[1, 3], [1, 1]], [[1, 2], [2, 1]]]
 
 
 def test_the_document_on_reading_it_has_the_limits_the_formulas_and_the_pictures():

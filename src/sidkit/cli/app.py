@@ -9,6 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import SidkitError
+from ..files.lock import unlock_outputs
 from .commands import register
 from .outputs import print_replaced
 from .waiting import let_threads_sleep
@@ -75,3 +76,5 @@ def main() -> None:
         is_help = "\n" in message
         print(message if is_help else f"error: {message.rstrip('.')}{hint}", file=sys.stderr)
         sys.exit(error.exit_code)
+    finally:
+        unlock_outputs()

@@ -72,7 +72,7 @@ class Group(NamedTuple):
 
 COMMANDS = (
     Command(demo, "Run every step once, on a simulated shop"),
-    Command(embed, "Embed texts"),
+    Command(embed, "Embed texts", WithRay),
     Command(blend, "Add co-occurrence vectors to embeddings"),
     Command(advise, "Recommend codebook sizes"),
     Command(fit, "Fit a tokenizer to embeddings", WithRay),

@@ -29,7 +29,7 @@ def demo(
     are not spread, so that most of them share a SID.
     """
     from ..demo.build import CROWD, ITEMS, run_demo
-    from ..files.ours import claim, require_own_folder
+    from ..files.ours import require_own_folder
     from .print_demo import print_demo
     from .printing import this_command
     from .terminal import Terminal
@@ -38,7 +38,6 @@ def demo(
     if items is not None and items < 1:
         raise SpecError(f"--items must be at least 1, not {items}")
     require_folder(output, lambda folder: require_own_folder(folder, "demo"), force)
-    claim(output)
     with Terminal() as progress:
         made = run_demo(output, items or (CROWD if crowded else ITEMS), seed, progress, crowded, this_command())
     print_demo(made)

@@ -3,8 +3,9 @@
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,10 @@ from ..errors import InputError, SpecError, count_of
 from .columns import ColumnNotes
 from .options import Force, IdColumn, Json, Location, location
 from .outputs import TABLES, require_file
+from .ray import HERE, Cpus, Ray, Workers, require_ray
+
+if TYPE_CHECKING:
+    from ..embed.on_ray import RayEmbeds
 
 
 def embed(
@@ -47,6 +52,9 @@ def embed(
     id_column: IdColumn = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was stopped")] = False,
     force: Force = False,
+    ray: Ray = None,
+    workers: Workers = None,
+    cpus: Cpus = 1,
     as_json: Json = False,
 ) -> None:
     """sidkit embed items.parquet --text title -o embeddings.parquet
@@ -57,7 +65,10 @@ def embed(
     sidkit fit embeddings.parquet -o tok-a/
 
     sidkit embed --query 'red shoes' --encoder embeddings.encoder | sidkit encode tok-a/ - -o -
+
+    With --ray the workers of a cluster embed parts of the texts, and the files are the same, to the byte.
     """
+    require_ray(ray, workers, cpus)
     if query:
         if encoder is None or items is not None:
             raise SpecError("--query needs --encoder, the folder beside the items' embeddings, and no file of items")
@@ -65,7 +76,7 @@ def embed(
     if items is None or output is None:
         raise SpecError("name a file of items and, with -o, a file to write; or --query and --encoder")
     from ..data.items import find_ids, read_texts
-    from ..embed.job import Choice, embed_file
+    from ..embed.job import PART, Choice, embed_file
     from ..embed.pair import complete
     from ..files.unfinished import Unfinished
     from .terminal import Terminal
@@ -80,14 +91,27 @@ def embed(
     notes.add("items", items, (chosen,))
     ids, texts = read_texts(items, text or ["title"], chosen.column)
     complete(output)
-    with Unfinished(output, resume) as unfinished, Terminal() as progress:
-        facts = embed_file(ids, texts, output, choice, unfinished, progress, queries, str(chosen.column))
+    with Unfinished(output, resume) as unfinished, Terminal() as progress, ExitStack() as stack:
+        embeds = None
+        if ray is not None:
+            embeds = _workers(stack, -(-len(texts) // PART), ray, workers, cpus, device)
+        facts = embed_file(ids, texts, output, choice, unfinished, progress, queries, str(chosen.column), embeds)
     if as_json:
         print(json.dumps({"output": str(output), **facts, **notes.field()}))
     else:
         notes.print()
         _print(facts, output)
     return None
+
+
+def _workers(stack: ExitStack, parts: int, ray: str, workers: int | None, cpus: int, device: str | None) -> "RayEmbeds":
+    """The workers of a cluster, which are stopped at the end of the block."""
+    from ..embed.on_ray import RayEmbeds
+    from ..fleet.open import workers_on_ray
+
+    pool = workers_on_ray(parts, None if ray == HERE else ray, workers, cpus, device or "cpu")
+    stack.callback(pool.close)
+    return RayEmbeds(pool)
 
 
 def _print(facts: Mapping[str, Any], output: Path) -> None:

@@ -96,7 +96,8 @@ def export(
         raise SpecError("--items, --sequences and --counts belong to the items of SIDs; give those as well")
     notes = ColumnNotes()
     table = sids_from(sids, tokenizer, force) if sids is not None else None
-    texts = _texts(table, items, (text, description), id_column, notes) if table is not None and items else {}
+    columns = (text, description)
+    texts = _texts(table, items, columns, id_column, notes, output) if table is not None and items else {}
     visits = counted = None
     if table is not None and sequences:
         visits = visits_from(sequences, table.ids, named, notes, table.origin.id_column)
@@ -129,13 +130,17 @@ def _texts(
     columns: tuple[str, str | None],
     id_column: str | None,
     notes: ColumnNotes,
+    output: Path,
 ) -> dict[str, Any]:
-    """The columns of texts, a pyarrow array each."""
+    """The columns of texts, a pyarrow array each; of many items they are put in order in a scratch file."""
     from ..data.items import find_ids, text_column
 
     chosen = find_ids(path, id_column, table.ids, table.origin.id_column)
     notes.add("items", path, (chosen,))
-    return {name: text_column(path, name, table.ids, chosen.column) for name in columns if name is not None}
+    beside = output.absolute().parent
+    scratch = beside if beside.is_dir() else None
+    wanted = [name for name in columns if name is not None]
+    return {name: text_column(path, name, table.ids, chosen.column, scratch) for name in wanted}
 
 
 def _counts(table: "SidTable", path: Any, column: str, id_column: str | None, notes: ColumnNotes) -> Any:

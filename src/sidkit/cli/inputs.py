@@ -14,11 +14,21 @@ if TYPE_CHECKING:
     from ..data.source import Embeddings
     from ..files.address import Location
     from ..progress import Progress
+    from ..report.groups import StoredTexts
     from ..sids.origin import Origin
     from ..sids.table import SidTable
     from .columns import ColumnNotes
 
-__all__ = ["columns_of", "ids_of_lines", "open_source", "require_its_tokenizer", "sids_from", "texts_for"]
+__all__ = [
+    "columns_of",
+    "ids_of_lines",
+    "labels_for",
+    "open_source",
+    "require_its_tokenizer",
+    "sids_from",
+    "stored_texts",
+    "texts_for",
+]
 
 
 def open_source(
@@ -50,11 +60,14 @@ def open_source(
     return good
 
 
-def sids_from(path: Location, tokenizer: Path | None, force: bool) -> SidTable:
-    """The SIDs at a path; an error if they were made by another tokenizer than the one given, unless forced."""
+def sids_from(path: Location, tokenizer: Path | None, force: bool, ids: bool = True) -> SidTable:
+    """The SIDs at a path; an error if they were made by another tokenizer than the one given, unless forced.
+
+    ids: see `SidTable.from_parquet`.
+    """
     from ..sids.table import SidTable
 
-    table = SidTable.from_parquet(path)
+    table = SidTable.from_parquet(path, ids=ids)
     require_its_tokenizer(table.origin, path, tokenizer, force)
     return table
 
@@ -87,6 +100,36 @@ def texts_for(
     if notes is not None:
         notes.add(kind, path, (chosen,))
     return texts_of(path, column, ids, chosen.column)
+
+
+def stored_texts(
+    path: str | PathLike[str], column: str, table: SidTable, id_column: str | None, notes: ColumnNotes
+) -> StoredTexts:
+    """The texts of the items of a table, which are read when they are needed, and only those of few items."""
+    from ..data.joined import require_column
+    from ..report.groups import StoredTexts
+
+    key = _key(path, table, id_column, notes)
+    require_column(path, column, key)
+    return StoredTexts(table, path, column, key)
+
+
+def labels_for(
+    path: str | PathLike[str], column: str, table: SidTable, id_column: str | None, notes: ColumnNotes
+) -> Any:
+    """The label of every item of a table, a pyarrow dictionary array; '' where the file has none."""
+    from ..data.joined import label_column
+
+    return label_column(path, column, table.ids, _key(path, table, id_column, notes))
+
+
+def _key(path: str | PathLike[str], table: SidTable, id_column: str | None, notes: ColumnNotes) -> str:
+    """The column of ids of an items' file, which is added to the notes."""
+    from ..data.items import find_ids
+
+    chosen = find_ids(path, id_column, lambda: table.ids, table.origin.id_column)
+    notes.add("items", path, (chosen,))
+    return str(chosen.column)
 
 
 def columns_of(path: str | PathLike[str]) -> list[str]:

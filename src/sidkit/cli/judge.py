@@ -7,7 +7,7 @@ import typer
 
 from ..errors import SpecError
 from .columns import ColumnNotes, id_column_in, vectors_from, visits_from
-from .inputs import texts_for
+from .inputs import labels_for
 from .options import (
     Column,
     FileOrder,
@@ -71,11 +71,11 @@ def judge(
         raise SpecError("--separator cannot be empty; where categories are not paths, leave it out")
     require_seed(seed)
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
-    table, notes = SidTable.from_parquet(sids), ColumnNotes()
+    table, notes = SidTable.from_parquet(sids, ids=False), ColumnNotes()
     known_as = table.origin.id_column
     source = vectors_from(embeddings, id_column, column, notes, items, origin=table.origin) if embeddings else None
     of_items = id_column_in(id_column, items, embeddings) if items else None
-    categories = texts_for(items, category, table.ids, of_items, notes, known_as) if items else None
+    categories = labels_for(items, category, table, of_items, notes) if items else None
     visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None
     with Terminal() as progress:
         judgement = judgement_of(

@@ -3,7 +3,8 @@
     require_file(output, embeddings, endings=TABLES, force=force)      for -o FILE
     require_folder(output, check_target, force)                       for -o FOLDER
 
-Both refuse what cannot be written, what is read from, and what sidkit did not write; with --force that is replaced.
+Both refuse what cannot be written, what is read from, what another process is writing, and what sidkit did not write;
+with --force that is replaced.
 What was replaced is said on standard error when the command has ended well (`print_replaced`, called by `app.main`).
 `files.table_formats` writes a table in the format of its ending.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import SpecError, StoreError
+from ..files.lock import lock_output
 
 if TYPE_CHECKING:
     from ..files.address import Location
@@ -47,6 +49,7 @@ def require_writable(path: Location, *inputs: str | PathLike[str] | None) -> Non
         parent = parent.parent
     if not parent.is_dir() or not access(parent, W_OK):
         raise StoreError(f"cannot write {path}: no permission to write in {parent}")
+    lock_output(path)
 
 
 def require_file(

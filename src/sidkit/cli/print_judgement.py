@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ..errors import count_of
 from ..measure.ranking import CUTS, labels_at
-from ..report.words import COUNTING
+from ..report.words import ARRANGED, COUNTING
 from .printing import console_at_least
 
 __all__ = ["print_judgement"]
@@ -26,6 +26,9 @@ def print_judgement(facts: Mapping[str, Any]) -> None:
             console.print(f"[bold]{title}[/bold]")
             console.print(table)
             console.print(*notes, "", sep="\n", style="dim")
+    if facts.get("order", {}).get("arranged"):
+        words = ARRANGED.format(**facts["order"])
+        console.print(f"Careful: {words} (docs/judging.md)", style="yellow", soft_wrap=True)
 
 
 def _counting(facts: Mapping[str, Any]) -> Shown:

@@ -151,6 +151,7 @@ READINGS = {
     "expected": "item, expected",
     "corrected": "item, collision-corrected",
     "sid": "SID",
+    "fused": "fused with counts",
 }
 WITHOUT_MODEL = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
 
@@ -172,6 +173,8 @@ def print_figures(
     labels = labels_at(*CUTS)
     rows = []
     for reading, words in READINGS.items():
+        if f"{reading}_recall@5" not in means:
+            continue
         rows.append((words, {name: means[f"{reading}_{name}"] for name in labels}, ""))
         if stds:
             rows.append(("  ± over seeds", {name: stds[f"{reading}_{name}"] for name in labels}, "dim"))

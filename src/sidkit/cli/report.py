@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import InputError, SpecError
 from .collisions import describe_policy
 from .columns import ColumnNotes, id_column_in, vectors_from, visits_from
-from .inputs import columns_of, sids_from, texts_for
+from .inputs import columns_of, labels_for, sids_from, stored_texts
 from .options import (
     Column,
     Figures,
@@ -31,9 +31,6 @@ from .options import (
 from .outputs import PAGES, require_file, require_folder, write_page
 from .parsing import require_choice
 from .swapped import require_order
-
-if TYPE_CHECKING:
-    pass
 
 
 def report(
@@ -90,7 +87,7 @@ def report(
     if figures is not None:
         require_folder(figures, quiet=True)
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
-    table, notes = sids_from(sids, tokenizer, force), ColumnNotes()
+    table, notes = sids_from(sids, tokenizer, force, ids=False), ColumnNotes()
     known_as = table.origin.id_column
     fitted = load(tokenizer) if tokenizer else None
     if fitted is not None and fitted.sizes != table.sizes:
@@ -99,8 +96,8 @@ def report(
         raise SpecError("--category names a column of --items; give that file as well")
     with Terminal() as progress:
         of_items = id_column_in(id_column, items, embeddings) if items else None
-        texts = texts_for(items, text, table.ids, of_items, notes, known_as) if items else None
-        categories = texts_for(items, category, table.ids, of_items, None, known_as) if items and category else None
+        texts = stored_texts(items, text, table, of_items, notes) if items else None
+        categories = labels_for(items, category, table, of_items, notes) if items and category else None
         vectors = embeddings or (items if items and named_columns(VECTORS.names, columns_of(items)) else None)
         source = vectors_from(vectors, id_column, column, notes, items, origin=table.origin) if vectors else None
         visits = visits_from(sequences, table.ids, named, notes, known_as) if sequences else None

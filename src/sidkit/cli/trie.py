@@ -66,7 +66,7 @@ def _tokens(table: Any, first: int | None, folder: Path | None, begin: str | Non
         transformers = need("transformers", "retriever", "reading a transformers tokenizer")
         if not folder.is_dir():
             raise SpecError(f"{folder} is not a folder; save the tokenizer with save_pretrained first")
-        words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         return SidTokens.of_tokenizer(words, table.sizes, table.template, begin, end)
     marks = [None if one is None else _number(one) for one in (begin, end)]
     return SidTokens.level_major(table.sizes, 1 if first is None else first, *marks)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..errors import InputError
+from ..errors import InputError, did_you_mean
 from .column_content import (
     are_telling,
     could_be_id,
@@ -50,6 +50,7 @@ __all__ = [
     "missing",
     "named_columns",
     "no_such",
+    "no_text_column",
 ]
 
 MOSTLY = 0.5  # of the values of a column that is joined by id are known ids
@@ -169,7 +170,8 @@ def choose_known(
     """The column of a role, for a file that is joined to these ids, which another file has under the name known_as.
 
     It is the wanted column; else one called known_as; else the first one of a known name whose values are mostly among
-    the ids; else the only column of which that is true. values: the items in the first values of a column.
+    the ids; else the only column of which that is true. values: the items in the first values of a column. ids may be a
+    function that reads them, where that is to be done only if they are needed.
     """
     if wanted is not None:
         return choose(file, role, wanted)
@@ -181,12 +183,13 @@ def choose_known(
         return choose(file, role)  # an error that names its type
 
     def known(names: Iterable[str]) -> list[str]:
-        samples = ((name, file.sample(name)) for name in names)
-        return [name for name, some in samples if share_known(values(some) if values else some, ids) >= MOSTLY]
+        samples, all_ids = ((name, file.sample(name)) for name in names), ids() if callable(ids) else ids
+        return [name for name, some in samples if share_known(values(some) if values else some, all_ids) >= MOSTLY]
 
     if named:
         return Chosen(role, next(iter(known(named) if len(named) > 1 else ()), named[0]))
-    likely = known(name for name in fitting if normal(name) not in OTHER_NAMES) if are_telling(ids) else []
+    telling = are_telling(ids() if callable(ids) else ids)
+    likely = known(name for name in fitting if normal(name) not in OTHER_NAMES) if telling else []
     return Chosen(role, likely[0], "its values are known ids") if len(likely) == 1 else None
 
 
@@ -249,6 +252,11 @@ def no_such(noun: str, wanted: str, file: str, fits: Mapping[str, bool], option:
     names = list(fits)
     listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return InputError(f"no {noun} {wanted!r} in {file} ({noun}s: {listed or 'none'}){hint}")
+
+
+def no_text_column(name: str, file: str, columns: Collection[str]) -> InputError:
+    """The error for a column of texts that a file does not have."""
+    return InputError(f"no column {name!r} in {file} (columns: {', '.join(columns)}){did_you_mean(name, columns)}")
 
 
 def describe_columns(chosen: Iterable[Chosen]) -> str:

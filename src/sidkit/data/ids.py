@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from ..errors import InputError
 
 __all__ = [
+    "IdIndex",
+    "id_hashes",
     "is_id_type",
     "is_text",
     "match",
     "one_array",
+    "repeated_hashes",
     "require_unique",
     "require_utf8",
     "within_reach",
@@ -25,6 +28,8 @@ __all__ = [
 
 PART = 1 << 18  # ids hashed together, at most
 LETTERS = 1 << 23  # bytes of text hashed together, at most
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, so that different integers stay different; high bits differ as well
+MANY = 1 << 22  # ids from which a join takes sorted hashes instead of a table of strings
 REACH = 2**31 - 1  # bytes of text that a pyarrow array of strings can hold
 
 
@@ -84,10 +89,24 @@ def _look_alikes(ids: Any) -> NDArray[np.bool_]:
 
     Sorting eight bytes per id takes a tenth of the memory of a table of strings.
     """
-    hashes = np.concatenate([np.zeros(0, np.uint64), *(_hashes(part) for part in _parts(ids))])
-    ordered = np.sort(hashes)
-    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    return np.isin(hashes, twice)
+    twice = repeated_hashes(id_hashes(ids))
+    if not len(twice):
+        return np.zeros(len(ids), bool)
+    return np.concatenate([np.isin(_hashes(part), twice) for part in _parts(ids)])
+
+
+def id_hashes(ids: Any) -> NDArray[np.uint64]:
+    """Eight bytes for every id, equal for equal ids: (n,)."""
+    hashes, done = np.empty(len(ids), np.uint64), 0
+    for part in _parts(ids):
+        hashes[done : (done := done + len(part))] = _hashes(part)
+    return hashes
+
+
+def repeated_hashes(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The hashes that occur twice or more. Those given are sorted in place."""
+    hashes.sort()
+    return np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
 
 
 def _parts(ids: Any) -> Iterator[Any]:
@@ -98,9 +117,9 @@ def _parts(ids: Any) -> Iterator[Any]:
 
 
 def _hashes(ids: Any) -> NDArray[np.uint64]:
-    """Integers as they are; texts as sums of their bytes, each times a random factor of its position in the text."""
+    """Integers times an odd number; texts as sums of their bytes, each times a random factor of its position."""
     if not is_text(ids.type):
-        return np.asarray(ids.to_numpy(zero_copy_only=False)).astype(np.uint64)
+        return np.asarray(ids.to_numpy(zero_copy_only=False)).astype(np.uint64) * SPREAD
     _, offsets, data = ids.buffers()
     ends = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
     letters = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
@@ -120,11 +139,60 @@ def _plain(ids: Any) -> Any:
 
 def match(wanted: Any, ids: Any) -> NDArray[np.int64]:
     """For every wanted id its row among ids, -1 where there is none; 7 and "7" are the same id."""
+    if len(ids) > MANY:
+        return IdIndex(ids, wanted.type).rows(wanted)
     wanted, ids = without_dictionary(wanted), one_array(without_dictionary(ids))
     if wanted.type != ids.type:
         wanted, ids = wanted.cast(pa.large_string()), ids.cast(pa.large_string())
     rows: NDArray[np.int64] = pc.fill_null(pc.index_in(wanted, value_set=ids), -1).to_numpy().astype(np.int64)
     return rows
+
+
+class IdIndex:
+    """The rows of ids by their hashes, eight bytes an id: for joins of so many that a table of strings is too large.
+
+    Every entry is the high bits of a hash and, below them, the row. Ids are compared themselves before they match.
+    kind: the pyarrow type of the ids that will be asked for; 7 and "7" are the same id.
+    """
+
+    def __init__(self, ids: Any, kind: Any) -> None:
+        self._as_text = is_text(value_type_of(kind)) or is_text(value_type_of(ids.type))
+        self._ids = one_array(ids)
+        self._low = np.uint64(max(1, len(ids).bit_length()))
+        self._entries, done = np.empty(len(ids), np.uint64), 0
+        for part in _parts(self._ids):
+            rows = np.arange(done, done + len(part), dtype=np.uint64)
+            high = _hashes(self._comparable(part)) >> self._low << self._low
+            self._entries[done : (done := done + len(part))] = high | rows
+        self._entries.sort()
+
+    def rows(self, wanted: Any) -> NDArray[np.int64]:
+        """For every wanted id its row, -1 where there is none."""
+        return np.concatenate([np.zeros(0, np.int64), *(self._find(part) for part in _parts(wanted))])
+
+    def _find(self, wanted: Any) -> NDArray[np.int64]:
+        found = np.full(len(wanted), -1, np.int64)
+        wanted = self._comparable(wanted)
+        high = _hashes(wanted.fill_null("" if self._as_text else 0)) >> self._low
+        open_ = np.argsort(high)  # so that the search goes through the entries once, from front to back
+        open_ = open_[wanted.is_valid().to_numpy(zero_copy_only=False)[open_]] if wanted.null_count else open_
+        at = np.searchsorted(self._entries, high[open_] << self._low)
+        while len(open_):
+            inside = at < len(self._entries)
+            open_, at = open_[inside], at[inside]
+            entry = self._entries[at]
+            near = entry >> self._low == high[open_]
+            open_, at, entry = open_[near], at[near] + 1, entry[near]
+            row = (entry & ((np.uint64(1) << self._low) - np.uint64(1))).astype(np.int64)
+            same = pc.equal(self._comparable(self._ids.take(pa.array(row))), wanted.take(pa.array(open_)))
+            same = same.to_numpy(zero_copy_only=False).astype(bool)
+            found[open_[same]] = row[same]
+            open_, at = open_[~same], at[~same]
+        return found
+
+    def _comparable(self, ids: Any) -> Any:
+        plain = _plain(ids)
+        return plain.cast(pa.large_string()) if self._as_text else plain
 
 
 def without_dictionary(array: Any) -> Any:

@@ -84,7 +84,8 @@ def as_rows(
 
 def is_rows(X: Any) -> bool:
     """Whether these are Rows already, wherever they live."""
-    return isinstance(X, Rows)
+    # the type is asked first: a lazy frame computes, or warns, when it is asked for a property
+    return hasattr(type(X), "batches") and isinstance(X, Rows)
 
 
 def is_on_gpu(X: Any) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..errors import InputError, did_you_mean
+from ..errors import InputError
 from ..files.address import Location, for_arrow
-from .columns import ID, Chosen, FileColumns, choose, choose_known, missing
+from .columns import ID, Chosen, FileColumns, choose, choose_known, missing, no_text_column
 from .formats.parquet_file import parquet_columns
-from .ids import match, one_array, require_unique, require_utf8, without_dictionary
+from .ids import MANY, match, one_array, require_unique, require_utf8, without_dictionary
+from .joined import OrderedTexts
 from .listing import files_of, readable
 
 __all__ = ["find_ids", "match", "read_texts", "text_column", "texts_of", "without_dictionary"]
@@ -24,12 +26,16 @@ BETWEEN = pa.scalar("; ", pa.large_string())
 
 def texts_of(path: str | PathLike[str], column: str, ids: Any, id_column: str | None = None) -> list[str]:
     """The text of every id, in the order of ids; '' where the file has none."""
-    texts: list[str] = text_column(path, column, ids, id_column).to_pylist()
+    texts: list[str] = text_column(path, column, ids, id_column)[:].to_pylist()
     return texts
 
 
-def text_column(path: str | PathLike[str], column: str, ids: Any, id_column: str | None = None) -> Any:
-    """The text of every id as a pyarrow array of large strings."""
+def text_column(
+    path: str | PathLike[str], column: str, ids: Any, id_column: str | None = None, scratch: Path | None = None
+) -> Any:
+    """The text of every id, a pyarrow array of large strings; of many ids `OrderedTexts`, in the folder scratch."""
+    if len(ids) > MANY:
+        return OrderedTexts(path, column, ids, str(find_ids(path, id_column, ids).column), scratch)
     known, texts = read_texts(path, [column], find_ids(path, id_column, ids).column)
     rows = match(ids, known)
     return pc.fill_null(texts.take(pa.array(rows, mask=rows < 0)), "")
@@ -66,10 +72,7 @@ def _read_file(present: FileColumns, file: Location, columns: Sequence[str], key
     choose(present, ID, key)  # an error unless it has this column of ids
     for name in columns:
         if name not in present.types:
-            listed = ", ".join(present.types)
-            raise InputError(
-                f"no column {name!r} in {file.name} (columns: {listed}){did_you_mean(name, present.types)}"
-            )
+            raise no_text_column(name, file.name, present.types)
     with readable(file):
         table = pq.read_table(for_arrow(file), columns=list(dict.fromkeys([key, *columns])))
     for name in table.column_names:

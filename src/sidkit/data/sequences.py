@@ -71,9 +71,13 @@ class Sequences:
 
     def training(self) -> Sequences:
         """Without the last two items of each sequence, which are held out."""
+        return self.without_last(2)
+
+    def without_last(self, items: int) -> Sequences:
+        """Without the last N items of each sequence."""
         lengths = np.diff(self.starts)
-        before = np.arange(len(self.rows)) < np.repeat(self.starts[1:] - 2, lengths)
-        return Sequences(self.rows[before], np.concatenate([[0], np.cumsum(np.maximum(lengths - 2, 0))]))
+        before = np.arange(len(self.rows)) < np.repeat(self.starts[1:] - items, lengths)
+        return Sequences(self.rows[before], np.concatenate([[0], np.cumsum(np.maximum(lengths - items, 0))]))
 
     def transitions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(from, to, sequence) of every item and the one after it in its sequence."""

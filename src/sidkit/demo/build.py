@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..data.embeddings import open_embeddings
@@ -16,7 +15,9 @@ from ..data.sequences import Sequences, read_sequences
 from ..embed.text import embed_texts
 from ..embed.word_counts import WordCounts
 from ..errors import SpecError
-from ..files.atomic import replace_file
+from ..files.atomic import replace_file, replace_folder
+from ..files.ours import claim
+from ..files.table_formats import write_table
 from ..measure.counting import counted_by_token
 from ..progress import Progress
 from ..report.evidence import gather
@@ -81,26 +82,33 @@ class Demo(NamedTuple):
 
 
 def run_demo(output: Path, items: int, seed: int, progress: Progress, crowded: bool = False, command: str = "") -> Demo:
-    """Make everything and write it to a folder. crowded: leave items on the SIDs that they share.
+    """Make everything and write it to a folder, which appears when it is complete.
 
-    command: for the head of the report.
+    crowded: leave items on the SIDs that they share; command: for the head of the report.
     """
     if items < max(SIZES):
         raise SpecError(f"the demo needs at least {max(SIZES)} items, not {items}")
-    shop, X = _shop(output, items, seed, progress)
+    with replace_folder(output) as folder:
+        claim(folder)
+        return _fill(folder, output, items, seed, progress, crowded, command)
+
+
+def _fill(folder: Path, output: Path, items: int, seed: int, progress: Progress, crowded: bool, command: str) -> Demo:
+    """Write everything to a folder that will be `output`."""
+    shop, X = _shop(folder, items, seed, progress)
     titles = shop.column("title").to_pylist()
     fitted = prq_kmeans(SIZES).fit(X, seed=seed, progress=progress)
-    fitted.save(output / "tok")
+    fitted.save(folder / "tok")
     nearest = fitted.encode(X, progress=progress)
     codes = nearest if crowded else spread(fitted, X, nearest, progress)
-    source = open_embeddings(output / "items.parquet")
+    source = open_embeddings(folder / "items.parquet")
     digest = embeddings_digest(spaced_rows(as_rows(X, "cpu"), DIGEST_ROWS), X.shape)
     origin = Origin("item_id", str(output / "tok"), fitted.digest, str(output / "items.parquet"), digest)
     table = SidTable(shop.column("item_id"), codes, fitted.sizes, origin=origin)
-    table.to_parquet(output / "sids.parquet")
-    sequences = read_sequences(output / "sequences.parquet", table.ids)
+    table.to_parquet(folder / "sids.parquet")
+    sequences = read_sequences(folder / "sequences.parquet", table.ids)
     evidence = gather(table, fitted, source, titles, sequences, shop.column("category").to_pylist(), progress=progress)
-    with replace_file(output / "report.html") as temporary:
+    with replace_file(folder / "report.html") as temporary:
         made = Made(command, of_table(table, str(output / "sids.parquet")))
         temporary.write_text(report_page(evidence, f"A simulated shop of {items:,} products", made), encoding="utf-8")
     counts = WordCounts(titles)
@@ -110,7 +118,7 @@ def run_demo(output: Path, items: int, seed: int, progress: Progress, crowded: b
     return Demo(output, table, evidence.facts, prefixes, visit, did)
 
 
-def _shop(output: Path, items: int, seed: int, progress: Progress) -> tuple[Any, NDArray[np.float32]]:
+def _shop(folder: Path, items: int, seed: int, progress: Progress) -> tuple[Any, NDArray[np.float32]]:
     """The catalogue, its vectors and its visitors, written to files; the first two."""
     progress.start("catalogue", items)
     shop = catalogue(items, seed)
@@ -119,10 +127,8 @@ def _shop(output: Path, items: int, seed: int, progress: Progress) -> tuple[Any,
     X = embed_texts(shop.column("title").to_pylist(), DIMENSIONS, seed)
     progress.advance(items)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
-    with replace_file(output / "items.parquet") as temporary:
-        pq.write_table(shop.append_column("embedding", vectors), temporary, compression="zstd")
-    with replace_file(output / "sequences.parquet") as temporary:
-        pq.write_table(visits(shop, seed=seed), temporary, compression="zstd")
+    write_table(folder / "items.parquet", shop.append_column("embedding", vectors), compression="zstd")
+    write_table(folder / "sequences.parquet", visits(shop, seed=seed), compression="zstd")
     return shop, X
 
 

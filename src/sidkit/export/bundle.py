@@ -11,10 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..data.ids import one_array
+from ..data.formats.vectors import is_list
+from ..data.ids import is_id_type, one_array, require_utf8
+from ..data.listing import readable
 from ..errors import InputError
 from ..files.folder import read_json
 from ..sids.prefixes import prefix_numbers
+from ..sids.sizes import as_sizes
 from ..sids.table import SidTable
 from .imports import Foreign, matrix_of
 from .vocabulary import offsets
@@ -22,6 +25,14 @@ from .vocabulary import offsets
 __all__ = ["Bundle", "read_bundle", "read_generation"]
 
 REQUIRED = {"bundle_uuid", "codebook", "capacity", "max_observed_items_per_sid", "artifacts"}
+KINDS = {
+    "bundle_uuid": str,
+    "codebook": list,
+    "capacity": int,
+    "max_observed_items_per_sid": int,
+    "artifacts": dict,
+}
+LARGEST = 1 << 31
 KNOWN = REQUIRED | {"since_bundle_uuid", "item_id_type"}
 
 
@@ -47,14 +58,17 @@ def read_bundle(path: Path, how: Foreign) -> SidTable:
 def read_generation(folder: Path) -> Bundle:
     """A generation whose manifest, rows and both artifacts agree; an error names what does not."""
     manifest = _manifest(folder)
-    sizes = tuple(int(size) for size in manifest["codebook"])
+    sizes = as_sizes(manifest["codebook"])
     items = _artifact(folder, manifest, "item_to_sid", ("item_id", "codebook", "offset_codebook", "index"))
     codes = matrix_of(items.column("codebook"), folder)
     shifted = matrix_of(items.column("offset_codebook"), folder)
-    if codes.shape[1] != len(sizes) or (shifted != codes + offsets(sizes)).any():
+    if codes.shape[1] != len(sizes) or codes.shape != shifted.shape or (shifted != codes + offsets(sizes)).any():
         raise InputError(f"{folder}: offset_codebook is not codebook plus the sizes before; the sizes are {sizes}")
-    ids, slots = one_array(items.column("item_id")), items.column("index").to_numpy().astype(np.int64)
-    if items.column("item_id").null_count or (slots < 1).any():
+    ids, index = one_array(items.column("item_id")), one_array(items.column("index"))
+    if ids.null_count or index.null_count or not pa.types.is_integer(index.type) or not is_id_type(ids.type):
+        raise InputError(f"{folder}: every item needs an id and an index from 1")
+    slots = index.to_numpy().astype(np.int64)
+    if (slots < 1).any():
         raise InputError(f"{folder}: every item needs an id and an index from 1")
     _check_sids(folder, manifest, sizes, len(ids))
     most = int(slots.max(initial=0))
@@ -73,6 +87,11 @@ def _manifest(folder: Path) -> dict[str, Any]:
     manifest = read_json(file, "export it again")
     if not isinstance(manifest, dict) or not REQUIRED <= set(manifest) or not set(manifest) <= KNOWN:
         raise InputError(f"{file} must have the keys {', '.join(sorted(REQUIRED))}, and no unknown ones")
+    for key, kind in KINDS.items():
+        if type(manifest[key]) is not kind:
+            raise InputError(f"{file}: {key} must be {kind.__name__}, not {str(manifest[key])[:60]!r}")
+    if any(not 0 < size < LARGEST for size in as_sizes(manifest["codebook"])):
+        raise InputError(f"{file}: sizes must lie between 1 and {LARGEST:,}, not {str(manifest['codebook'])[:60]}")
     return manifest
 
 
@@ -81,10 +100,10 @@ def _artifact(folder: Path, manifest: dict[str, Any], name: str, columns: tuple[
     if not isinstance(facts, dict) or facts.get("save_type") != "parquet":
         raise InputError(f"{folder} has no {name} in Parquet; other forms are not read")
     files = sorted((folder / name).glob("part-*.parquet"))
-    try:
+    with readable(folder / name):
         table = pa.concat_tables([pq.read_table(file, columns=list(columns)) for file in files])
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{folder / name} cannot be read: {error}") from error
+    for column in columns:
+        require_utf8(table.column(column), column, folder / name)
     if len(table) != facts.get("rows"):
         raise InputError(f"{folder / name} has {len(table):,} rows, its manifest says {facts.get('rows')}")
     return table
@@ -93,9 +112,14 @@ def _artifact(folder: Path, manifest: dict[str, Any], name: str, columns: tuple[
 def _check_sids(folder: Path, manifest: dict[str, Any], sizes: tuple[int, ...], items: int) -> None:
     """One row per SID, strictly ascending, with as many ids as there are items."""
     table = _artifact(folder, manifest, "sid_to_items", ("codebook", "itemids"))
-    numbers = prefix_numbers(matrix_of(table.column("codebook"), folder), sizes)[-1]
+    codes = matrix_of(table.column("codebook"), folder)
+    if codes.shape[1] != len(sizes):
+        raise InputError(f"{folder / 'sid_to_items'} has SIDs of {codes.shape[1]} levels, not {len(sizes)}")
+    numbers = prefix_numbers(codes, sizes)[-1]
     if (np.diff(numbers) <= 0).any():
         raise InputError(f"{folder / 'sid_to_items'} must have a row per SID, ascending")
+    if not is_list(table.column("itemids").type):
+        raise InputError(f"{folder / 'sid_to_items'} has itemids that are no lists")
     listed = sum(len(chunk.flatten()) for chunk in table.column("itemids").chunks)
     if listed != items:
         raise InputError(f"{folder}: sid_to_items lists {listed:,} items, item_to_sid has {items:,}")

@@ -109,7 +109,7 @@ def _loaded(transformers: Any, source: Path) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise InputError(f"{source}/config.json names the model {name!r}, which transformers does not have")
     model: Any = kind
-    return model.from_pretrained(source, local_files_only=True)
+    return model.from_pretrained(source, local_files_only=True, use_safetensors=True, trust_remote_code=False)
 
 
 TARGET = ExportTarget(

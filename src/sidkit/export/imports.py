@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..data.formats.pt import read_pt
 from ..data.formats.vectors import is_list
-from ..data.ids import match, one_array
+from ..data.ids import match, one_array, require_utf8
 from ..data.listing import readable
 from ..errors import InputError
 from ..sids.crowded import slots_of
@@ -156,15 +156,13 @@ def read_openonerec(path: Path, how: Foreign) -> SidTable:
     """Parquet with pid and codes (or sid), or sid2pid.json with packed keys."""
     if path.suffix == ".json":
         return _read_packed(path, how)
-    try:
-        with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            column = next((name for name in ("codes", "sid") if name in names), None)
-            if column is None or "pid" not in names:
-                raise InputError(f"{path} has the columns {', '.join(names)}; pid, and codes or sid, are needed")
-            table = file.read(columns=["pid", column])
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+    with readable(path), pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        column = next((name for name in ("codes", "sid") if name in names), None)
+        if column is None or "pid" not in names:
+            raise InputError(f"{path} has the columns {', '.join(names)}; pid, and codes or sid, are needed")
+        table = file.read(columns=["pid", column])
+    require_utf8(table.column("pid"), "pid", path)
     return how.table(one_array(table.column("pid")), matrix_of(table.column(column), path), "openonerec")
 
 
@@ -203,8 +201,9 @@ def named_ids(table: SidTable, path: Path) -> SidTable:
     """The same SIDs under the ids of an item_ids.parquet (row, item_id), in its order of rows."""
     try:
         names = pq.read_table(path, columns=["row", "item_id"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise InputError(f"{path} must have the columns row and item_id: {error}") from error
+    require_utf8(names.column("item_id"), "item_id", path)
     rows = match(table.ids, one_array(names.column("row")))
     if (rows < 0).any():
         lost = table.ids[int(np.argmax(rows < 0))].as_py()

@@ -12,7 +12,7 @@ from typing import Any
 from .. import __version__
 from ..errors import InputError, StoreError
 from ..files.atomic import replace_folder
-from ..files.folder import read_json
+from ..files.folder import check_digest, read_json, with_digest
 from ..files.ours import require_own_folder
 from ..sids.table import SidTable
 from .registry import target_named
@@ -43,7 +43,7 @@ def export(name: str, job: ExportJob, output: str | Path) -> dict[str, Any]:
         job.progress.start(target.name, 0 if job.sids is None else len(job.sids))
         target.write(job, folder)
         record = _record(target.name, job, folder)
-        (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        (folder / RECORD).write_text(json.dumps(with_digest(record), indent=2) + "\n", encoding="utf-8")
     return record
 
 
@@ -86,6 +86,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
         raise StoreError(f"{folder / RECORD} is not the record of an export; export again")
     if record.get("version") != VERSION:
         raise StoreError(f"{folder / RECORD} has version {record.get('version')!r}; this sidkit reads {VERSION}")
+    check_digest(record, folder / RECORD, "export again")
     return record
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.joined import as_labels
 from ..data.sequences import Sequences
 from ..errors import InputError
-from ..sids.prefixes import prefix_numbers, require_codes
+from ..sids.prefixes import prefix_mates, prefix_numbers, require_codes
 from .transitions import Transitions, numbered
 
 __all__ = ["category_paths", "prefix_agreement"]
@@ -48,13 +49,14 @@ def prefix_agreement(
     array = require_codes(codes, sizes)
     if not isinstance(sequences, Sequences):
         sequences = Sequences.of(sequences)
-    transitions = Transitions.of(sequences, len(array))
-    groups = [numbered(number) for number in prefix_numbers(array, sizes)]
-    figures = _counts(sequences, transitions) | _agreement(transitions, groups)
+    transitions, rows = Transitions.of(sequences, len(array)).compact()
+    groups = [numbered(number) for number in prefix_numbers(array[rows], sizes)]
+    mates = prefix_mates(array, sizes, rows)
+    figures = _counts(sequences, transitions) | _agreement(transitions, groups, mates, len(array))
     if categories is not None:
         if len(categories) != len(array):
             raise InputError(f"{len(categories)} categories do not fit {len(array)} items")
-        figures |= _agreement_beside_categories(transitions, groups, categories, separator)
+        figures |= _agreement_beside_categories(transitions, groups, categories, rows, separator)
     return figures
 
 
@@ -70,21 +72,21 @@ def _counts(sequences: Sequences, transitions: Transitions) -> dict[str, Any]:
     }
 
 
-def _agreement(transitions: Transitions, groups: list[Integers]) -> dict[str, Any]:
+def _agreement(transitions: Transitions, groups: list[Integers], mates: Integers, items: int) -> dict[str, Any]:
     shares = [transitions.shares(group) for group in groups]
     chances = [transitions.popular(group) for group in groups]
     return {
         "share": [_ratio(share) for share in shares],
         "share_error": [transitions.error(share, np.ones(len(share))) for share in shares],
-        "chance_uniform": [_ratio(transitions.uniform(group)) for group in groups],
+        "chance_uniform": [_ratio(transitions.uniform(level, items)) for level in mates],
         "chance_popular": [_ratio(chance) for chance in chances],
     } | _lifts(transitions, shares, chances, "lift")
 
 
 def _agreement_beside_categories(
-    transitions: Transitions, groups: list[Integers], categories: Sequence[str], separator: str
+    transitions: Transitions, groups: list[Integers], categories: Sequence[str], rows: Integers, separator: str
 ) -> dict[str, Any]:
-    """Figures over the transitions whose two items have a category.
+    """Figures over the transitions whose two items have a category. rows: of the items that occur in them.
 
     transitions_categorised     how many there are
     category_share, category_chance_popular, category_lift, category_lift_error
@@ -94,11 +96,13 @@ def _agreement_beside_categories(
     lift_category, lift_category_error
                          share / chance_category; 1 means that the prefix carries no more than the category
     """
-    labelled = np.array([bool(category) for category in categories])
+    label, names = as_labels(categories)
+    label = label[rows]
+    labelled = np.array([bool(name) for name in names])[label]
     transitions = transitions.only(labelled[transitions.source] & labelled[transitions.target])
     if not len(transitions):
         raise InputError("no transition has a category on both sides; is the category column empty?")
-    paths = category_paths(categories, separator)[: len(groups)]
+    paths = [path[label] for path in category_paths(names, separator)[: len(groups)]]
     shares = [transitions.shares(path) for path in paths]
     chances = [transitions.popular(path) for path in paths]
     figures = {
@@ -107,7 +111,7 @@ def _agreement_beside_categories(
         "category_chance_popular": [_ratio(chance) for chance in chances],
     }
     figures |= _lifts(transitions, shares, chances, "category_lift")
-    category = numbered(np.array(categories))
+    category = label.astype(np.int64)
     shares = [transitions.shares(group) for group in groups]
     chances = [transitions.within(group, category) for group in groups]
     figures["chance_category"] = [_ratio(chance) for chance in chances]

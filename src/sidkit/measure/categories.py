@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.joined import as_labels
 from ..errors import InputError
-from ..sids.prefixes import prefix_numbers, require_codes
-from ..sids.quality import entropy_bits
+from ..sids.prefixes import by_first_token, prefix_numbers, require_codes, token_counts
 
 __all__ = ["purity"]
 
@@ -31,37 +31,56 @@ def purity(codes: Any, sizes: Sequence[int], labels: Sequence[str], seed: int = 
     array = require_codes(codes, sizes)
     if len(labels) != len(array):
         raise InputError(f"{len(labels)} labels do not fit {len(array)} rows of codes")
-    labelled = np.array([label is not None and label != "" for label in labels])
+    label, names = as_labels(labels)
+    labelled = np.array([bool(name) for name in names])[label]
     if not labelled.any():
         raise InputError("no item has a label; is the category column empty?")
-    names, label = np.unique(np.array([str(text) for text in labels])[labelled], return_inverse=True)
+    rows = None if labelled.all() else np.flatnonzero(labelled)
+    array, label = (array, label) if rows is None else (array[rows], label[rows])
+    used, label = _renumbered(label, len(names))
+    levels = _agreement(array, sizes, label)
     rng = np.random.default_rng(seed)
-    shuffled = [rng.permutation(label) for _ in range(SHUFFLES)]
-    levels = [_level(number[labelled], label, shuffled) for number in prefix_numbers(array, sizes)]
-    counts = {"items_labelled": len(label), "items_unlabelled": int((~labelled).sum()), "labels": len(names)}
-    return counts | {key: [level[key] for level in levels] for key in levels[0]}
-
-
-def _level(number: Integers, label: Integers, shuffled: list[Integers]) -> dict[str, float]:
-    group = np.unique(number, return_inverse=True)[1]
-    pure, nmi = _agreement(group, label)
-    by_chance = np.mean([_agreement(group, other) for other in shuffled], axis=0)
-    adjusted = (nmi - by_chance[1]) / (1 - by_chance[1]) if by_chance[1] < 1 else 0.0
-    return {
-        "purity": pure,
-        "purity_chance": float(by_chance[0]),
-        "nmi": nmi,
-        "nmi_chance": float(by_chance[1]),
-        "nmi_adjusted": float(adjusted),
+    by_chance = np.mean([_agreement(array, sizes, rng.permutation(label)) for _ in range(SHUFFLES)], axis=0)
+    nmi, nmi_chance = levels[:, 1], by_chance[:, 1]
+    adjusted = np.where(nmi_chance < 1, (nmi - nmi_chance) / np.where(nmi_chance < 1, 1 - nmi_chance, 1), 0.0)
+    counts = {"items_labelled": len(label), "items_unlabelled": int((~labelled).sum()), "labels": used}
+    return counts | {
+        "purity": levels[:, 0].tolist(),
+        "purity_chance": by_chance[:, 0].tolist(),
+        "nmi": nmi.tolist(),
+        "nmi_chance": nmi_chance.tolist(),
+        "nmi_adjusted": adjusted.tolist(),
     }
 
 
-def _agreement(group: Integers, label: Integers) -> tuple[float, float]:
-    """Purity and NMI of two groupings."""
-    kinds = int(label.max()) + 1
-    pair, count = np.unique(group * kinds + label, return_counts=True)
-    most = np.zeros(int(group.max()) + 1, np.int64)
-    np.maximum.at(most, pair // kinds, count)
-    entropies = entropy_bits(np.bincount(group)) + entropy_bits(np.bincount(label))
-    shared = entropies - entropy_bits(count)
-    return float(most.sum() / len(group)), float(2 * shared / entropies) if entropies else 1.0
+def _renumbered(label: NDArray[np.int32], names: int) -> tuple[int, NDArray[np.int32]]:
+    """The labels that occur: how many, and their numbers without gaps."""
+    occurs = token_counts(label, names) > 0
+    return int(occurs.sum()), (np.cumsum(occurs) - 1).astype(np.int32)[label]
+
+
+def _agreement(codes: NDArray[Any], sizes: Sequence[int], label: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Purity and NMI of the prefixes of every level with the labels: (levels, 2).
+
+    Prefixes are counted some first tokens at a time; sums over them are all that is needed.
+    """
+    n, kinds = len(label), int(label.max()) + 1
+    pure, of_groups, of_pairs = (np.zeros(len(sizes)) for _ in range(3))
+    for rows in by_first_token(codes, sizes):
+        for level, number in enumerate(prefix_numbers(codes[rows], sizes)):
+            values, group = np.unique(number, return_inverse=True)
+            pair, count = np.unique(group * kinds + label[rows], return_counts=True)
+            most = np.zeros(len(values), np.int64)
+            np.maximum.at(most, pair // kinds, count)
+            pure[level] += most.sum()
+            of_groups[level] += _entropy_part(np.bincount(group), n)
+            of_pairs[level] += _entropy_part(count, n)
+    entropies = of_groups + _entropy_part(token_counts(label, kinds), n)
+    nmi = np.where(entropies > 0, 2 * (entropies - of_pairs) / np.where(entropies > 0, entropies, 1), 1.0)
+    return np.stack([pure / n, nmi], axis=1)
+
+
+def _entropy_part(counts: Integers, n: int) -> float:
+    """What groups of these sizes among n rows add to the entropy, in bits."""
+    share = counts[counts > 0] / n
+    return float(-(share @ np.log2(share))) + 0.0

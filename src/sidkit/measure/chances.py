@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..progress import Progress, Silent
-from ..sids.table import SidTable
 from ..sids.trie import Trie
 
 __all__ = ["Chances"]
@@ -25,23 +24,33 @@ AT_ONCE = 1 << 22  # candidates scored at once
 
 
 class Chances:
-    """Chances of SIDs given the first token of the item before.
-
-    first, leaf    (n,) per item, the trie's nodes of its first token and of its SID
-    """
+    """Chances of SIDs given the first token of the item before. Nodes of the trie stand for tokens and SIDs."""
 
     def __init__(self, codes: NDArray[Any], sizes: Sequence[int], before: Integers, after: Integers) -> None:
         """before, after: (transitions,) rows of codes."""
-        self.trie = Trie.of(SidTable(np.arange(len(codes)), codes, tuple(sizes)))
-        nodes = [self.trie.leaf_of(len(codes))]
-        for children in self.trie.children[::-1]:  # up to the root
-            nodes.insert(0, np.repeat(np.arange(len(children) - 1), np.diff(children))[nodes[0]])
-        self.first, self.leaf, token = nodes[1], nodes[-1], nodes[1][before]
+        self.codes, self.trie = codes, Trie.of_codes(codes, sizes)
+        nodes, token = self._nodes(after), self.first_of(before)
         self.total = np.bincount(token, minlength=len(self.trie.codes[0]))
         self.levels = [
-            _LevelCounts(children, node[after], above[after], token)
+            _LevelCounts(children, node, above, token)
             for children, node, above in zip(self.trie.children, nodes[1:], nodes, strict=False)
         ]
+
+    def first_of(self, rows: Integers) -> Integers:
+        """The nodes of the first tokens of these rows."""
+        nodes: Integers = np.searchsorted(self.trie.codes[0], self.codes[rows, 0])
+        return nodes
+
+    def leaf_of(self, rows: Integers) -> Integers:
+        """The nodes of the SIDs of these rows."""
+        return self.trie.leaves(self.codes[rows])
+
+    def _nodes(self, rows: Integers) -> list[Integers]:
+        """The nodes of these rows, from the root to the SID."""
+        nodes = [self.leaf_of(rows)]
+        for children in self.trie.children[::-1]:
+            nodes.insert(0, np.searchsorted(children, nodes[0], "right") - 1)
+        return nodes
 
     def likeliest(self, tokens: Integers, beams: int, progress: Progress | None = None) -> tuple[Integers, Floats]:
         """tokens: (F,) -> the likeliest SIDs after each, best first, and the logarithms of their chances, (F, beams);

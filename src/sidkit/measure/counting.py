@@ -26,7 +26,7 @@ from ..sids.prefixes import require_codes
 from .chances import Chances
 from .ranking import CUTS, mean_figures
 
-__all__ = ["counted", "counted_by_token", "held_out", "require_counted"]
+__all__ = ["counted", "counted_by_token", "held_out", "ranks_by_token", "require_counted"]
 
 Integers = NDArray[np.int64]
 
@@ -54,15 +54,28 @@ def counted_by_token(
     codes: (n, levels). The items to predict are those of the validation. SIDs are ranked by beam search. One that g
     items share counts 1/g, as in the `expected` reading of a model's figures.
     """
+    return mean_figures(*ranks_by_token(codes, sizes, sequences, beams, progress))
+
+
+def ranks_by_token(
+    codes: Any,
+    sizes: Sequence[int],
+    sequences: Sequences,
+    beams: int = 30,
+    progress: Progress | None = None,
+    split: Literal["test", "valid"] = "valid",
+) -> tuple[Integers, NDArray[np.float64]]:
+    """For every item to predict, the rank of its SID from 0, and 1 / the number of items that share it: see above."""
     array = require_codes(codes, sizes)
-    last, target = held_out(sequences, "valid")
+    last, target = held_out(sequences, split)
     before, after, _ = sequences.training().transitions()
     chances = Chances(array, sizes, before, after)
-    tokens, user_token = np.unique(chances.first[last], return_inverse=True)
+    tokens, user_token = np.unique(chances.first_of(last), return_inverse=True)
     best = chances.likeliest(tokens, beams, progress)[0][user_token]
-    matches = best == chances.leaf[target][:, None]
+    leaf = chances.leaf_of(target)
+    matches = best == leaf[:, None]
     rank = np.where(matches.any(1), matches.argmax(1), max(CUTS))
-    return mean_figures(rank, 1 / chances.trie.counts[chances.leaf[target]])
+    return rank, 1 / chances.trie.counts[leaf]
 
 
 def held_out(sequences: Sequences, split: Literal["test", "valid"]) -> tuple[Integers, Integers]:
@@ -85,10 +98,10 @@ def _followed(start: Integers, after: Integers, popular: Integers, last: Integer
     """The rank of each target, from 0: among what followed `last` in the transitions, or behind all of that."""
     items = len(popular)
     key, count = np.unique(start * items + popular[after], return_counts=True)  # by item, then by popularity
-    first = np.searchsorted(key, np.arange(items + 1) * items)  # where an item's followers begin
+    first, end = (np.searchsorted(key, (last + more) * items) for more in (0, 1))  # followers of the last item
     rank = np.empty(len(key) + 1, np.int64)  # of each follower, the most frequent first
     rank[np.lexsort((key, -count, key // items))] = np.arange(len(key))
     wanted = last * items + popular[target]
     at = np.searchsorted(key, wanted)  # followers of earlier items, and more popular followers of this one
     known = np.append(key, -1)[at] == wanted
-    return np.where(known, rank[at] - first[last], first[last + 1] + popular[target] - at)
+    return np.where(known, rank[at] - first, end + popular[target] - at)

@@ -18,6 +18,7 @@ from .behaviour import prefix_agreement
 from .categories import purity
 from .counting import counted, counted_by_token, held_out
 from .neighbours import neighbour_agreement
+from .order import order_of
 
 __all__ = ["judge", "judge_counting", "judge_neighbours"]
 
@@ -36,10 +37,11 @@ def judge(
     held_out: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """All that the inputs allow: "behaviour", "counting", "neighbours" and "categories", each a dict.
+    """All that the inputs allow: "behaviour", "order", "counting", "neighbours" and "categories", each a dict.
 
     behaviour     `prefix_agreement`, from sequences or their file: over all their steps or, with held_out, over
                   those into the last two items of each, for SIDs that were made from the others (`sidkit blend`)
+    order         `order_of`: whether the order of these sequences is that of a list
     counting      `counted` and `counted_by_token` of the same sequences, in validation; and users, those who have an
                   item to predict (left out if nobody has)
     neighbours    `neighbour_agreement`, from the items' vectors, joined by id; and items_without_vector
@@ -52,6 +54,7 @@ def judge(
         )
         judged = visits.known().tail(3) if held_out else visits
         facts["behaviour"] = prefix_agreement(table.codes, table.sizes, judged, categories, separator)
+        facts["order"] = order_of(visits.known())
         counting = judge_counting(table, visits, progress)
         facts |= {"counting": counting} if counting["users"] else {}
     if categories is not None:
@@ -87,6 +90,6 @@ def judge_neighbours(
             f"{embeddings.ids[0].as_py()!r}, the SIDs' first item is {table.ids[0].as_py()!r}); are these the same ids?"
         )
     source = without(embeddings, np.flatnonzero(rows < 0)) if (rows < 0).any() else embeddings
-    rows = rows[rows >= 0]
+    rows = rows[rows >= 0] if source is not embeddings else rows
     figures = neighbour_agreement(table.codes[rows], table.sizes, source, neighbours, queries, seed, progress)
     return figures | {"items_without_vector": len(table) - len(rows)}

@@ -11,7 +11,7 @@ from ..data.inputs import as_source
 from ..errors import InputError, SpecError
 from ..progress import Progress
 from ..rows.checks import Checked
-from ..sids.prefixes import prefix_numbers, require_codes
+from ..sids.prefixes import require_codes
 from .neighbours import agreement, nearest_rows
 
 __all__ = ["neighbours_before_and_after"]
@@ -41,7 +41,7 @@ def neighbours_before_and_after(
         raise SpecError(f"cannot find {neighbours} neighbours of {queries} items among {n} items")
     query = np.sort(np.random.default_rng(seed).choice(n, min(queries, n), replace=False))
     near = nearest_rows(Checked(source), query, neighbours, progress)
-    figures = [agreement(prefix_numbers(array, sizes), query, near) for array in codes]
+    figures = [agreement(array, sizes, query, near) for array in codes]
     return {
         "neighbours": neighbours,
         "queries": len(query),

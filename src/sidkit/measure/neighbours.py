@@ -16,7 +16,8 @@ from ..progress import Progress, Silent
 from ..rows.checks import Checked
 from ..rows.seam import CHUNK
 from ..rows.sources import Source
-from ..sids.prefixes import prefix_numbers, require_codes
+from ..sids.prefixes import prefix_mates, require_codes
+from ..sids.quality import occupancy_of
 
 __all__ = ["agreement", "nearest_rows", "neighbour_agreement"]
 
@@ -58,19 +59,21 @@ def neighbour_agreement(
         raise SpecError(f"cannot find {neighbours} neighbours of {queries} items among {n} items")
     query = np.sort(np.random.default_rng(seed).choice(n, min(queries, n), replace=False))
     near = nearest_rows(Checked(source), query, neighbours, progress)
-    figures = agreement(prefix_numbers(array, sizes), query, near)
+    figures = agreement(array, sizes, query, near)
     return {"items": n, "neighbours": neighbours, "queries": len(query)} | figures
 
 
-def agreement(groups: list[Integers], query: Integers, near: Integers) -> dict[str, Any]:
-    """The figures, from the prefix of every item per level, (n,), and the nearest rows of the queries, (queries, k)."""
-    n, k = len(groups[0]), near.shape[1]
-    hits = np.stack([(group[near] == group[query][:, None]).sum(axis=1) for group in groups])
-    others = [_others(group) for group in groups]
-    chance = [float(other.mean() / (n - 1)) for other in others]
-    most = [float(np.minimum(other, k).mean() / k) for other in others]
+def agreement(codes: NDArray[Any], sizes: Sequence[int], query: Integers, near: Integers) -> dict[str, Any]:
+    """The figures, from the codes of every item and the nearest rows of the queries, (queries, k)."""
+    n, k = len(codes), near.shape[1]
+    same = np.logical_and.accumulate(codes[near] == codes[query][:, None], axis=2)
+    hits = same.sum(axis=1).T
+    buckets = occupancy_of(codes, sizes).buckets
+    chance = [float(times * items @ (items - 1) / n / (n - 1)) for items, times in buckets]
+    most = [float(times * items @ np.minimum(items - 1, k) / n / k) for items, times in buckets]
+    others = prefix_mates(codes, sizes, query) - 1
     shares = [_mean(hit / k, n) for hit in hits]
-    overlap, overlap_error = _mean(_overlap(hits, np.stack([other[query] for other in others]), k, n), n)
+    overlap, overlap_error = _mean(_overlap(hits, others, k, n), n)
     return {
         "share": [share for share, _ in shares],
         "share_error": [error for _, error in shares],
@@ -110,13 +113,6 @@ def nearest_rows(source: Source, query: Integers, k: int, progress: Progress | N
         start += len(chunk)
         report.advance(len(chunk))
     return index
-
-
-def _others(group: Integers) -> Integers:
-    """Per item, how many other items have its prefix."""
-    _, which, count = np.unique(group, return_inverse=True, return_counts=True)
-    others: Integers = count[which] - 1
-    return others
 
 
 def _overlap(hits: Integers, others: Integers, k: int, n: int) -> Floats:

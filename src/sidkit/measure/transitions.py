@@ -47,6 +47,14 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.source)
 
+    def compact(self) -> tuple[Transitions, Integers]:
+        """The same transitions between the items that occur in them, numbered from 0, and the rows of those."""
+        rows = np.unique(np.concatenate([self.source, self.target]))
+        source, target = (np.searchsorted(rows, side) for side in (self.source, self.target))
+        compact = Transitions(source, target, self.sequence, len(rows))
+        compact.unknown, compact.repeated = self.unknown, self.repeated
+        return compact, rows
+
     def only(self, used: NDArray[np.bool_]) -> Transitions:
         return Transitions(self.source[used], self.target[used], self.sequence[used], self.items)
 
@@ -55,9 +63,12 @@ class Transitions:
         same: Floats = (group[self.source] == group[self.target]).astype(np.float64)
         return same
 
-    def uniform(self, group: Integers) -> Floats:
-        """Per transition, the chance that another item, all equally likely, is in the source's group."""
-        chance: Floats = (np.bincount(group)[group[self.source]] - 1) / (self.items - 1)
+    def uniform(self, mates: Integers, items: int) -> Floats:
+        """Per transition, the chance that another of all items, equally likely, is in the source's group.
+
+        mates: per item, how many of all items are in its group.
+        """
+        chance: Floats = (mates[self.source] - 1) / (items - 1)
         return chance
 
     def popular(self, group: Integers) -> Floats:

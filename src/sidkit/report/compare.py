@@ -53,19 +53,25 @@ def compare(
             figures[label].append(quality(codes[item_rows(spans)], fitted.sizes))
             folders[label].append(tokenizer)
             continue
-        for seed in seeds:
-            run = folder / f"{label}-{_spec_digest(tokenizer)}-{data[:8]}-seed{seed}"
-            facts = _saved_facts(run, tokenizer, data, roles, seed)
-            if facts is None:
-                report.start(f"{label}, seed {seed}", 0)
-                fitted = tokenizer.fit(rows, seed=seed, device=device, progress=report)
-                replace(fitted, roles=spans).save(run)
-                facts = dict(load(run).facts)
-            else:
-                reused += 1
-            figures[label].append(facts["quality"])
-            folders[label].append(run)
+        runs = {seed: folder / f"{label}-{_spec_digest(tokenizer)}-{data[:8]}-seed{seed}" for seed in seeds}
+        facts = {seed: _saved_facts(run, tokenizer, data, roles, seed) for seed, run in runs.items()}
+        missing = [seed for seed in seeds if facts[seed] is None]
+        reused += len(seeds) - len(missing)
+        for some in _at_once(tokenizer, missing):
+            report.start(f"{label}, seed {', '.join(map(str, some))}", 0)
+            for fitted in tokenizer.fit_seeds(rows, some, device=device, progress=report):
+                replace(fitted, roles=spans).save(runs[fitted.seed])
+                facts[fitted.seed] = dict(load(runs[fitted.seed]).facts)
+        figures[label] = [one["quality"] for one in facts.values() if one is not None]
+        folders[label] = list(runs.values())
     return Comparison(figures, seeds, reused, folders, roles, data)
+
+
+def _at_once(tokenizer: Tokenizer, seeds: Sequence[int]) -> list[list[int]]:
+    """The seeds that are fitted together: all of a learned tokenizer; else one by one, each saved when it is done."""
+    if tokenizer.fits_seeds_at_once:
+        return [list(seeds)] if seeds else []
+    return [[seed] for seed in seeds]
 
 
 def _spec_digest(tokenizer: Tokenizer) -> str:

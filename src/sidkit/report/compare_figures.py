@@ -24,8 +24,8 @@ def comparison_figures(comparison: Comparison, contenders: Sequence[Contender], 
     """Every figure of the page; the panels of one figure have the same scales."""
     counts = {one.label: prefix_sizes(one.table.codes, one.table.sizes) for one in contenders}
     gini = {label: comparison.figures[label][0]["prefix_gini"] for label in counts}
-    items = max(int(levels[0].max()) for levels in counts.values())
-    prefixes = max(len(levels[-1]) for levels in counts.values())
+    items = max(int(levels[0][0].max()) for levels in counts.values())
+    prefixes = max(int(levels[-1][1].sum()) for levels in counts.values())
     ranges = {"x_range": (1.0, float(10 ** len(str(items)))), "y_range": (1.0, float(10 ** len(str(prefixes))))}
     lorenz = [lorenz_panel(label, levels, gini[label]) for label, levels in counts.items()]
     buckets = [bucket_panel(label, levels, **ranges) for label, levels in counts.items()]

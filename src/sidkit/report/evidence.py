@@ -19,6 +19,7 @@ from ..measure.carryover import carryover
 from ..measure.judge import judge
 from ..progress import Progress, Silent
 from ..sids.notebook import box, rows_table
+from ..sids.prefixes import token_counts
 from ..sids.quality import quality
 from ..sids.separable import separable
 from ..sids.table import SidTable
@@ -29,7 +30,7 @@ from .centroids import joint_map, near_twins
 from .draw.figure import Figure
 from .figures import Points, report_figures
 from .findings import Finding, repeated_centroids, repetition
-from .groups import collision_groups, prefix_tree
+from .groups import StoredTexts, collision_groups, prefix_tree
 from .verdict import verdict
 
 __all__ = ["Evidence", "assess", "gather"]
@@ -66,7 +67,7 @@ def assess(
     further: findings of the tokenizer; spreads: whether `encode --spread` can separate these items.
     """
     figures = quality(table.codes, table.sizes)
-    heaviest = int(np.bincount(table.codes[:, 0]).max())
+    heaviest = int(token_counts(table.codes[:, 0], table.sizes[0]).max())
     room = separable(table.codes, table.sizes) if spreads else None
     words = verdict(figures, table.sizes, heaviest, neighbours, room, further)
     return {"sizes": list(table.sizes), **figures, "verdict": words}
@@ -76,7 +77,7 @@ def gather(
     table: SidTable,
     fitted: FittedTokenizer | None = None,
     embeddings: Embeddings | None = None,
-    texts: Sequence[str] | None = None,
+    texts: Sequence[str] | StoredTexts | None = None,
     sequences: Sequences | str | PathLike[str] | None = None,
     categories: Sequence[str] | None = None,
     map_by: str = "auto",

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import count_of
-from ..sids.prefixes import prefix_numbers
+from ..sids.prefixes import token_counts
+from ..sids.quality import occupancy_of
 from .draw.chart import GUIDE, Panel, Series
 from .draw.figure import Figure
 from .judged_figures import judged_figures
@@ -18,7 +19,7 @@ from .words import titled_figure
 __all__ = ["bucket_panel", "lorenz_panel", "map_panels", "prefix_sizes", "report_figures", "usage_panel"]
 
 LINE_POINTS = 160  # of a curve, at most
-Counts = NDArray[np.int64]
+Buckets = tuple[NDArray[np.int64], NDArray[np.int64]]  # numbers of items, and how many prefixes have each
 Points = Sequence[NDArray[np.float64]]
 
 
@@ -41,9 +42,9 @@ def report_figures(
     return figures + judged_figures(facts)
 
 
-def prefix_sizes(codes: NDArray[Any], sizes: Sequence[int]) -> list[Counts]:
-    """Per level, how many items each occupied prefix has, ascending."""
-    return [np.sort(np.unique(number, return_counts=True)[1]) for number in prefix_numbers(codes, sizes)]
+def prefix_sizes(codes: NDArray[Any], sizes: Sequence[int]) -> list[Buckets]:
+    """Per level, the numbers of items that occupied prefixes have, ascending, and how many prefixes have each."""
+    return occupancy_of(codes, sizes).buckets
 
 
 def usage_panel(title: str, facts: Mapping[str, Any], sizes: Sequence[int]) -> Panel:
@@ -63,23 +64,24 @@ def usage_panel(title: str, facts: Mapping[str, Any], sizes: Sequence[int]) -> P
     )
 
 
-def lorenz_panel(title: str, counts: Sequence[Counts], gini: Sequence[float]) -> Panel:
+def lorenz_panel(title: str, buckets: Sequence[Buckets], gini: Sequence[float]) -> Panel:
     series = [Series("even", [0, 1], [0, 1], GUIDE)]
-    for level, sizes in enumerate(counts):
-        share = np.r_[0.0, np.cumsum(sizes) / sizes.sum()]
-        at = np.unique(np.linspace(0, len(sizes), LINE_POINTS).astype(int))
+    for level, (items, times) in enumerate(buckets):
+        prefixes, held = np.r_[0, np.cumsum(times)], np.r_[0, np.cumsum(items * times)]
+        at = np.unique(np.linspace(0, prefixes[-1], LINE_POINTS).astype(int))
+        bucket = np.minimum(np.searchsorted(prefixes, at, "right") - 1, len(items) - 1)
+        share = (held[bucket] + (at - prefixes[bucket]) * items[bucket]) / held[-1]
         name = f"level {level + 1}, Gini {gini[level]:.2f}"
-        series.append(Series(name, (at / len(sizes)).tolist(), share[at].tolist(), level))
+        series.append(Series(name, (at / prefixes[-1]).tolist(), share.tolist(), level))
     names = ("share of prefixes in use, least used first", "share of items")
     return Panel(title, *names, series, x_range=(0.0, 1.0), y_range=(0.0, 1.0))
 
 
-def bucket_panel(title: str, counts: Sequence[Counts], **ranges: Any) -> Panel:
+def bucket_panel(title: str, buckets: Sequence[Buckets], **ranges: Any) -> Panel:
     series = []
-    for level, sizes in enumerate(counts):
-        value, first = np.unique(sizes, return_index=True)
+    for level, (value, times) in enumerate(buckets):
         at = _thinned(np.log(value + 1.0))
-        x, y = value[at], (len(sizes) - first)[at]
+        x, y = value[at], np.cumsum(times[::-1])[::-1][at]
         x, y = np.r_[1, np.repeat(x, 2)[:-1], x[-1:]], np.r_[y[:1], np.repeat(y, 2)[1:], 1]
         series.append(Series(f"level {level + 1}", x.tolist(), y.tolist(), level))
     return Panel(title, "x items", "prefixes with x items or more", series, log=True, **ranges)
@@ -119,7 +121,7 @@ def _carryover_panel(carried: Mapping[str, Any]) -> Panel:
 def _token_panels(codes: NDArray[Any], sizes: Sequence[int]) -> list[Panel]:
     panels = []
     for level, size in enumerate(sizes):
-        counts = np.sort(np.bincount(codes[:, level], minlength=size))[::-1]
+        counts = np.sort(token_counts(codes[:, level], size))[::-1]
         half = LINE_POINTS // 2
         at = np.unique(np.r_[np.geomspace(1, size, half), np.linspace(1, size, half)].astype(int)) - 1
         even = len(codes) / size

@@ -15,6 +15,8 @@ import numpy as np
 from .. import __version__
 from ..sids.table import SidTable
 
+BATCH = 1 << 20  # rows
+
 __all__ = ["Made", "made_list", "of_table", "sids_digest"]
 
 
@@ -56,6 +58,12 @@ def of_table(table: SidTable, name: str) -> list[tuple[str, str]]:
 
 def sids_digest(table: SidTable) -> str:
     """16 digits that identify the items and codes of a table, in their order."""
-    digest = hashlib.sha256(json.dumps([table.sizes, table.ids.to_pylist()]).encode())
-    digest.update(np.ascontiguousarray(table.codes, "<i4").tobytes())
+    digest, between = hashlib.sha256(f"[{json.dumps(table.sizes)}, [".encode()), ""
+    for ids in table.id_batches():  # as JSON would write all of them
+        if len(ids):
+            digest.update((between + json.dumps(ids.to_pylist())[1:-1]).encode())
+            between = ", "
+    digest.update(b"]]")
+    for start in range(0, len(table), BATCH):
+        digest.update(np.ascontiguousarray(table.codes[start : start + BATCH], "<i4").tobytes())
     return digest.hexdigest()[:16]

@@ -8,13 +8,18 @@ from typing import Any
 from .draw.chart import Panel
 from .draw.figure import Figure
 
-__all__ = ["COUNTING", "LOOK_FOR", "TITLES", "titled_figure"]
+__all__ = ["ARRANGED", "COUNTING", "LOOK_FOR", "TITLES", "titled_figure"]
 
 COUNTING = {
     "popular": "items: the most popular",
     "followed": "items: what followed the last one",
     "by_first_token": "SIDs: by the last item's first token",
 }
+
+ARRANGED = (
+    "two sequences that have the same two items near each other have them in the same order {agreement:.0%} of the "
+    "time, but {agreement_last:.0%} at their last steps: a list seems to order them, not time"
+)
 
 TITLES = {
     "utilisation": "Are all codes in use?",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,19 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 
-__all__ = ["Branches", "PrefixIndex", "prefix_numbers", "require_codes"]
+__all__ = [
+    "Branches",
+    "PrefixIndex",
+    "by_first_token",
+    "prefix_mates",
+    "prefix_numbers",
+    "require_codes",
+    "sid_numbers",
+    "token_counts",
+]
 
 Integers = NDArray[np.int64]
+AT_ONCE = 1 << 22  # rows whose prefixes are sorted together
 
 
 @dataclass(frozen=True)
@@ -91,14 +101,15 @@ def _order(codes: NDArray[np.int32], sizes: Sequence[int]) -> Integers:
     """The stable order of rows by their codes: an ordinary sort of code and row together if both fit an integer."""
     if not len(codes) or not sizes:
         return np.arange(len(codes))
-    number = prefix_numbers(codes, sizes)[-1]
+    number = sid_numbers(codes, sizes)
     bits = len(codes).bit_length()
     if number.max() >= 1 << (63 - bits):
         return np.argsort(number, kind="stable")
-    keys = (number << bits) | np.arange(len(codes))
-    keys.sort()
-    keys &= (1 << bits) - 1
-    return keys
+    number <<= bits
+    number |= np.arange(len(codes))
+    number.sort()
+    number &= (1 << bits) - 1
+    return number
 
 
 def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[Integers]:
@@ -106,15 +117,69 @@ def prefix_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> list[Integers]:
 
     Mixed radix while it fits 63 bits; beyond that prefixes are renumbered densely first.
     """
-    numbers, number, limit = [], np.zeros(len(codes), np.int64), 1
+    return list(_numbers(codes, sizes))
+
+
+def sid_numbers(codes: NDArray[Any], sizes: Sequence[int]) -> Integers:
+    """The last of `prefix_numbers`, without the memory of the others."""
+    number = np.zeros(len(codes), np.int64)
+    for one in _numbers(codes, sizes):
+        number = one
+    return number
+
+
+def _numbers(codes: NDArray[Any], sizes: Sequence[int]) -> Iterator[Integers]:
+    number, limit = np.zeros(len(codes), np.int64), 1
     for level, size in enumerate(sizes):
         if limit * size >= 2**63:
             number = np.unique(number, return_inverse=True)[1].astype(np.int64)
             limit = len(codes)
-        number = number * size + codes[:, level]
+        number = number * size
+        number += codes[:, level]
         limit *= size
-        numbers.append(number)
-    return numbers
+        yield number
+
+
+def by_first_token(codes: NDArray[Any], sizes: Sequence[int], most: int | None = None) -> Iterator[Integers]:
+    """Row numbers in parts: all rows of a few first tokens at a time, ascending, in the order of these tokens.
+
+    No prefix is in two parts, so what is counted by prefix adds up over them, and memory holds one part. A part has at
+    most `most` rows (AT_ONCE), or one token.
+    """
+    ends = np.cumsum(token_counts(codes[:, 0], sizes[0]))
+    first = 0
+    while first < len(ends):
+        done = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + (most or AT_ONCE), "right")))
+        if ends[last - 1] == len(codes) and done == 0:
+            yield np.arange(len(codes))
+        elif ends[last - 1] > done:
+            yield np.flatnonzero((codes[:, 0] >= first) & (codes[:, 0] < last))
+        first = last
+
+
+def token_counts(column: NDArray[Any], size: int) -> Integers:
+    """How many rows have each code of a level: (size,)."""
+    counts = np.zeros(size, np.int64)
+    for start in range(0, len(column), AT_ONCE):  # as `bincount` makes a copy in 64 bits
+        counts += np.bincount(column[start : start + AT_ONCE], minlength=size)
+    return counts
+
+
+def prefix_mates(codes: NDArray[Any], sizes: Sequence[int], rows: Integers) -> Integers:
+    """For some rows, how many of all rows have the same prefix, themselves included: (levels, rows)."""
+    out = np.empty((len(sizes), len(rows)), np.int64)
+    firsts = codes[rows, 0]
+    for part in by_first_token(codes, sizes):
+        tokens = codes[part, 0]
+        mine = np.flatnonzero((firsts >= tokens.min()) & (firsts <= tokens.max()))
+        if not len(mine):
+            continue
+        for level, number in enumerate(_numbers(np.concatenate([codes[rows[mine]], codes[part]]), sizes)):
+            wanted, ordered = number[: len(mine)], np.sort(number[len(mine) :])
+            low, high = (np.searchsorted(ordered, wanted, side) for side in ("left", "right"))
+            out[level, mine] = high - low
+    return out
 
 
 def require_codes(codes: Any, sizes: Sequence[int]) -> NDArray[Any]:
@@ -124,6 +189,7 @@ def require_codes(codes: Any, sizes: Sequence[int]) -> NDArray[Any]:
         raise InputError(f"codes of shape {array.shape} do not fit {len(sizes)} sizes")
     if 0 in array.shape:
         raise InputError("there are no codes to measure")
-    if (array < 0).any() or (array >= np.asarray(sizes)).any():
-        raise InputError(f"some codes lie outside their codebook (sizes {tuple(sizes)})")
+    for level, size in enumerate(sizes):
+        if array[:, level].min() < 0 or array[:, level].max() >= size:
+            raise InputError(f"some codes lie outside their codebook (sizes {tuple(sizes)})")
     return array

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .coherence import coherence
 from .metrics import METRICS, described
 from .notebook import box, rows_table
-from .prefixes import prefix_numbers, require_codes
+from .prefixes import by_first_token, prefix_numbers, require_codes, token_counts
 from .sizes import Sizes, as_sizes
 
 __all__ = ["Occupancy", "QualityReport", "entropy_bits", "figures_of", "gini", "occupancy_of", "quality"]
@@ -62,10 +62,20 @@ class Occupancy(NamedTuple):
 
 
 def occupancy_of(codes: NDArray[Any], sizes: Sequence[int]) -> Occupancy:
-    """The occupancy of codes (n, levels)."""
-    counts = [np.unique(number, return_counts=True)[1] for number in prefix_numbers(codes, sizes)]
-    tokens = [np.bincount(codes[:, level], minlength=size) for level, size in enumerate(sizes)]
-    return Occupancy([np.unique(count, return_counts=True) for count in counts], tokens)
+    """The occupancy of codes (n, levels), part by part."""
+    parts = [_buckets(codes[rows], sizes) for rows in by_first_token(codes, sizes)]
+    buckets = [_added([part[level] for part in parts]) for level in range(len(sizes))]
+    return Occupancy(buckets, [token_counts(codes[:, level], size) for level, size in enumerate(sizes)])
+
+
+def _buckets(codes: NDArray[Any], sizes: Sequence[int]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Per level, the sizes of prefixes, ascending, and how many prefixes have each."""
+    out = []
+    for number in prefix_numbers(codes, sizes):
+        number.sort()
+        starts = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1]]))
+        out.append(np.unique(np.diff(starts, append=len(number)), return_counts=True))
+    return out
 
 
 def figures_of(parts: Sequence[Occupancy], sizes: Sequence[int]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .prefixes import prefix_numbers
+from .prefixes import by_first_token, sid_numbers
 
 __all__ = ["separable"]
 
@@ -19,8 +19,9 @@ def separable(codes: Any, sizes: Sequence[int]) -> float:
     the last one.
     """
     array = np.asarray(codes)
-    if len(sizes) == 1:
-        counts = np.array([len(array)])
-    else:
-        counts = np.unique(prefix_numbers(array[:, :-1], sizes[:-1])[-1], return_counts=True)[1]
-    return float(np.where(counts > sizes[-1], sizes[-1] - 1, counts).sum() / max(len(array), 1))
+    most, counts = int(sizes[-1]), [np.array([len(array)])]
+    if len(sizes) > 1:
+        parents = (sid_numbers(array[rows, :-1], sizes[:-1]) for rows in by_first_token(array, sizes))
+        counts = [np.unique(number, return_counts=True)[1] for number in parents]
+    alone = sum(int(np.where(count > most, most - 1, count).sum()) for count in counts)
+    return alone / max(len(array), 1)

@@ -17,9 +17,10 @@ from ..data.listing import files_of, is_table, readable
 from ..errors import InputError
 from ..files.address import Location, for_arrow
 from ..files.seal import check_seal
+from .code_matrix import code_matrix
 from .origin import ORIGIN, Origin
 from .prefixes import require_codes
-from .table import code_matrix, noted_sizes
+from .table import noted_sizes
 
 __all__ = ["SidShards", "holds_sids", "open_shards"]
 

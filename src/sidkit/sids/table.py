@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from os import PathLike
@@ -12,25 +12,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..data.formats.vectors import is_list
 from ..data.ids import is_id_type, one_array, require_unique
 from ..errors import InputError, SpecError, count_of, need_package
 from ..files.address import Remote, locate, replacing
-from ..files.seal import BLANK_SEAL, seal
+from ..files.seal import sealed_writer
 from ..files.table_formats import table_writer
 from ..files.text_notes import is_text_table
+from .code_matrix import code_array
 from .notebook import box, rows_table
 from .origin import ORIGIN, Origin
 from .prefixes import PrefixIndex
-from .read import read_codes
+from .read import read_sids
 from .sizes import Sizes, as_sizes
+from .stored_ids import StoredIds
 from .template import TEMPLATES, Template, read_sid, template_named
 
-__all__ = ["TEMPLATES", "SidTable", "Template", "code_matrix", "noted_sizes"]
+__all__ = ["TEMPLATES", "SidTable", "Template", "noted_sizes"]
 
 ROW_GROUP = 1 << 20  # rows written at once
 MANY = 1 << 20  # codes of a level that no item has, at most, whose words are made
@@ -55,12 +54,12 @@ class SidTable:
     ) -> None:
         self.template = template_named(template)
         self.origin = origin or Origin()
-        self.ids = _id_array(ids)
-        self.codes = _code_array(codes)
+        self._ids = ids if isinstance(ids, StoredIds) else _id_array(ids)
+        self.codes = code_array(codes)
         unknown = self.codes.shape[1] == 0 and not isinstance(sizes, str | int) and not len(sizes)
         self.sizes = () if unknown else as_sizes(sizes)  # unknown: of a file without rows and notes
-        if len(self.ids) != len(self.codes):
-            raise InputError(f"{len(self.ids)} ids do not fit {len(self.codes)} rows of codes")
+        if len(self._ids) != len(self.codes):
+            raise InputError(f"{len(self._ids)} ids do not fit {len(self.codes)} rows of codes")
         if self.codes.shape[1] != len(self.sizes):
             raise InputError(f"codes have {self.codes.shape[1]} levels, sizes {len(self.sizes)}")
         for level, size in enumerate(self.sizes):
@@ -70,6 +69,26 @@ class SidTable:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    @property
+    def ids(self) -> Any:
+        """The ids as one pyarrow array; those that were left in their files are read now."""
+        if isinstance(self._ids, StoredIds):
+            self._ids = _id_array(self._ids.read(), unique=True)
+        return self._ids
+
+    def ids_of(self, rows: NDArray[np.int64]) -> list[Any]:
+        """The ids of these rows; where ids were left in their files, no others are read."""
+        if isinstance(self._ids, StoredIds):
+            return self._ids.take(rows)
+        return self._ids.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+
+    def id_batches(self) -> Iterator[Any]:
+        """The ids in order, a pyarrow array at a time, from memory or from their files."""
+        if isinstance(self._ids, StoredIds):
+            yield from self._ids.batches()
+        else:
+            yield from (self._ids[start : start + ROW_GROUP] for start in range(0, len(self), ROW_GROUP))
 
     def __repr__(self) -> str:
         return f"SidTable({count_of(len(self), 'item')}, sizes={self.sizes})"
@@ -164,12 +183,9 @@ class SidTable:
         more: an Arrow table of further columns, with a row for every item.
         """
         schema = self._schema(template, notes, more)
-        with replacing(locate(path)) as temporary:
-            with pq.ParquetWriter(temporary, schema, compression="zstd") as file:
-                for start in range(0, len(self), ROW_GROUP):
-                    file.write_table(self._part(start, start + ROW_GROUP, template, more))
-                file.add_key_value_metadata(BLANK_SEAL)
-            seal(temporary)
+        with replacing(locate(path)) as temporary, sealed_writer(temporary, schema, compression="zstd") as file:
+            for start in range(0, len(self), ROW_GROUP):
+                file.write_table(self._part(start, start + ROW_GROUP, template, more))
 
     def to_file(
         self,
@@ -188,22 +204,23 @@ class SidTable:
                 write(self._part(start, start + ROW_GROUP, template, more))
 
     @classmethod
-    def from_parquet(cls, path: str | PathLike[str], sizes: Sequence[int] | None = None) -> SidTable:
+    def from_parquet(
+        cls, path: str | PathLike[str], sizes: Sequence[int] | None = None, *, ids: bool = True
+    ) -> SidTable:
         """Read item_id and codes; sizes come from the file, from the argument, or from the largest codes.
 
         How its SIDs are written comes from the file too, or is taken to be by letters. A file that contains its
         checksum, as `to_parquet` writes it, is verified.
         path: what `to_parquet`, `to_file` or `sidkit encode` wrote: a file, a folder, a glob pattern, or s3://bucket/sids.
+        ids: False leaves the ids in the files until they are asked for, which saves their memory.
         """
-        table = read_codes(path)
-        codes = code_matrix(table.column("codes"), str(path))
-        notes = table.schema.metadata or {}
+        names, codes, notes = read_sids(path, ids)
         note = notes.get(b"sidkit.sizes")
         if sizes is None:
             sizes = noted_sizes(note, path) if note else [int(column.max()) + 1 for column in codes.T if len(codes)]
         form = _noted_template(notes.get(b"sidkit.template"), path)
         origin = Origin.read(notes.get(ORIGIN), path)
-        return cls(table.column("item_id"), codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form, origin)
+        return cls(names, codes if len(codes) else codes.reshape(0, len(sizes)), sizes, form, origin)
 
     def _schema(self, template: Template | str | None, notes: Mapping[str, str] | None, more: Any) -> Any:
         schema = self._part(0, 0, template, more).schema
@@ -269,38 +286,13 @@ def _strings_of_used(codes: NDArray[np.int32], form: Template) -> Any:
     return form.join(columns)
 
 
-def _id_array(ids: Any) -> Any:
+def _id_array(ids: Any, unique: bool = False) -> Any:
+    """Ids as one array of a usual type, checked to be different unless that is known."""
     array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
     array = array.cast(pa.string()) if pa.types.is_null(array.type) and not len(array) else array
     if not is_id_type(array.type):
         raise InputError(f"'item_id' holds {array.type}; ids are strings or integers")
     array = one_array(array)
-    require_unique(array, "item_id", lambda row: f"row {row}")
+    if not unique:
+        require_unique(array, "item_id", lambda row: f"row {row}")
     return array
-
-
-def _code_array(codes: Any) -> NDArray[np.int32]:
-    array = np.asarray(codes)
-    if array.ndim != 2 or array.dtype.kind not in "iu":
-        raise InputError(f"codes must be whole numbers of shape (n, levels); got {array.dtype} {array.shape}")
-    if array.size and not 0 <= int(array.min()) <= int(array.max()) < 1 << 31:
-        raise InputError(f"codes must lie between 0 and 2^31; these go from {array.min()} to {array.max()}")
-    return array.astype(np.int32, copy=False)
-
-
-def code_matrix(column: Any, path: str) -> NDArray[np.int32]:
-    """A column of codes as an array (n, levels)."""
-    kind = column.type
-    if not is_list(kind):
-        raise InputError(f"{path}: 'codes' holds {kind}, not lists of integers")
-    if not pa.types.is_integer(kind.value_type):
-        raise InputError(f"{path}: 'codes' holds lists of {kind.value_type}, not of integers")
-    flat = column.combine_chunks()
-    flat = pa.concat_arrays(flat.chunks) if isinstance(flat, pa.ChunkedArray) else flat
-    lengths = pc.unique(pc.list_value_length(flat)).to_pylist()
-    if flat.null_count or len(lengths) > 1 or None in lengths:
-        raise InputError(f"{path}: rows of 'codes' have different lengths ({lengths[:4]})")
-    width = lengths[0] if lengths else 0
-    if flat.flatten().null_count:
-        raise InputError(f"{path}: there are codes missing")
-    return _code_array(flat.flatten().to_numpy(zero_copy_only=False).reshape(len(flat), width))

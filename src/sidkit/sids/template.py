@@ -51,7 +51,8 @@ class Template:
 
     def words(self, level: int, size: int) -> list[str]:
         """The strings of all codes of a level (from 0)."""
-        return [self.word(level, code) for code in range(size)]
+        before, after = self._around(level)
+        return [f"{before}{code}{after}" for code in range(size)]
 
     def word(self, level: int, code: int) -> str:
         """The string of one code of a level (from 0)."""

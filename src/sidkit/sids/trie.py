@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,17 +36,22 @@ class Trie:
     @classmethod
     def of(cls, table: SidTable, within: Any = None) -> Trie:
         """The SIDs of a table, or of a part of its items: `within` holds row numbers or is a mask over rows."""
-        rows = np.arange(len(table))
-        if within is not None:
-            chosen = np.asarray(within)
-            rows = np.flatnonzero(chosen) if chosen.dtype == bool else np.unique(chosen)
-        if not len(rows):
+        if within is None:
+            return cls.of_codes(table.codes, table.sizes)
+        chosen = np.asarray(within)
+        rows = np.flatnonzero(chosen) if chosen.dtype == bool else np.unique(chosen)
+        return cls.of_codes(table.codes[rows], table.sizes, rows)
+
+    @classmethod
+    def of_codes(cls, given: NDArray[Any], sizes: Sequence[int], rows: NDArray[np.int64] | None = None) -> Trie:
+        """The SIDs with these codes (n, levels). rows: their row numbers, if not 0, 1, 2 …"""
+        if not len(given):
             raise InputError("no items are left to choose from")
-        index = PrefixIndex(table.codes[rows], table.sizes, rows)
-        ends = [np.array([0, len(rows)]), *(index.bounds(level) for level in range(index.levels))]
+        index = PrefixIndex(given, sizes, rows)
+        ends = [np.array([0, len(given)]), *(index.bounds(level) for level in range(index.levels))]
         children = tuple(np.searchsorted(starts, above) for starts, above in zip(index.starts, ends[:-1], strict=True))
         codes = tuple(tokens.astype(np.int32, copy=False) for tokens in index.tokens)
-        return cls(table.sizes, codes, tuple(map(_narrow, children)), _narrow(index.rows), _narrow(ends[-1]))
+        return cls(tuple(sizes), codes, tuple(map(_narrow, children)), _narrow(index.rows), _narrow(ends[-1]))
 
     def __len__(self) -> int:
         """Distinct SIDs."""

@@ -61,7 +61,7 @@ def query(
     from ...embed import load as load_encoder
     from ...embed.pair import encoder_of
     from ...report.cases import query_case
-    from ...search.align import Alignment
+    from ...search.align.alignment import Alignment
     from ...sids.table import SidTable
     from ...tokenizer.pairs import require_fitted_on
     from ...tokenizer.tokenizer import load

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ...errors import InputError
 from ...files.address import Location, for_arrow
+from ...files.seal import check_seal_once
 from ...files.text_notes import is_text_table
 from ..columns import ID, VECTORS, Chosen, FileColumns, choose, choose_name, missing
 from ..ids import is_id_type
@@ -113,6 +114,7 @@ def empty_ids(path: Location, id_column: str | None) -> Any:
 @contextmanager
 def _opened(path: Location) -> Iterator[Any]:
     if isinstance(path, Path) and not is_text_table(path):
+        check_seal_once(path)
         with pq.ParquetFile(path, buffer_size=READ, pre_buffer=False) as file:
             yield file
         return

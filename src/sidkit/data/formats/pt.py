@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 
@@ -17,7 +18,8 @@ __all__ = ["read_pt"]
 def read_pt(path: Path) -> dict[str, Stored]:
     """The tensor of a file, or its dict of tensors (and lists, for ids) by name."""
     torch = need("torch", "torch", f"reading {path.name}")
-    loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    with catch_warnings(action="ignore"):  # on a damaged file torch warns before it fails
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     if not isinstance(loaded, dict):
         loaded = {"": loaded}
     stored = {}

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...errors import StoreError
 from ...files.atomic import replace_folder
 from ...files.ours import require_own_folder
+from ...files.seal import sealed_writer
 from .core import CoreEvents
 
 __all__ = ["ItemText", "require_dataset_folder", "write_dataset"]
@@ -66,7 +66,8 @@ def write_dataset(
     with replace_folder(output) as folder:
         for name, columns in (("items", items), ("sequences", sequences)):
             table = pa.table(columns).replace_schema_metadata({b"sidkit.dataset": json.dumps(counts).encode()})
-            pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+            with sealed_writer(folder / f"{name}.parquet", table.schema, compression="zstd") as file:
+                file.write_table(table)
         (folder / FACTS).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return written
 
