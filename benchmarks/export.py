@@ -9,8 +9,8 @@ counts. Each target is written in a process of its own, whose largest memory is 
 only reads the table. imports: what was written is read again, likewise. onnx: every recipe, fitted on 20,000 rows,
 encodes all rows in the library and in onnxruntime; rows that differ are counted, and those at near-ties among them.
 
-Results, with machine and versions, go to benchmarks/results/export.json after every line; what is there already for the
-same size is not run again (--again runs it).
+Results, with machine and versions, go to benchmarks/results/export.json, of graphs to onnx.json, after every line; what
+is there already for the same size is not run again (--again runs it).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from sidkit.export.registry import target_named
 from sidkit.export.target import ExportJob
 from sidkit.tokenizer.recipes import RECIPES
 
-RESULTS = Path(__file__).with_name("results") / "export.json"
+RESULTS = Path(__file__).with_name("results")
 OPTIONS = {"xllm": {"base": 1000}, "nvidia-sid-gr": {"base": 1000, "shared": True}}
 TITLED = ("minionerec", "lc-rec", "llama-factory")
 TARGETS = (
@@ -73,6 +73,11 @@ def machine():
         "python": platform.python_version(),
         "versions": {name: version(name) for name in packages},
     }
+
+
+def commit():
+    words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def made_up(path, n):
@@ -114,11 +119,11 @@ def child(*words):
 
 
 class Results:
-    """benchmarks/results/export.json, written after every figure."""
+    """A file of benchmarks/results, written after every figure."""
 
-    def __init__(self, again):
-        self.again = again
-        self.all = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    def __init__(self, path, again):
+        self.path, self.again = path, again
+        self.all = json.loads(path.read_text()) if path.exists() else {}
 
     def get(self, kind, key):
         return None if self.again else self.all.get(kind, {}).get(key)
@@ -126,7 +131,7 @@ class Results:
     def put(self, kind, key, figures):
         self.all["machine"] = machine()
         self.all.setdefault(kind, {})[key] = figures
-        RESULTS.write_text(json.dumps(self.all, indent=2) + "\n")
+        self.path.write_text(json.dumps(self.all, indent=2) + "\n")
 
 
 def targets(args, results):
@@ -177,7 +182,8 @@ def onnx(args, results):
                 path.write_bytes(encoder_graph(fitted, exact=args.scores == "float64").SerializeToString())
                 start = time.perf_counter()
                 figures = agreement(fitted, path, X) | {"bytes": path.stat().st_size}
-                figures["seconds both ways"] = time.perf_counter() - start
+                figures["seconds both ways"] = round(time.perf_counter() - start, 1)
+            figures |= {"sizes": fitted.sizes, "seed": 0, "sidkit": sidkit.__version__, "commit": commit()}
             results.put("onnx", key, figures)
         print(f"{name:20} {figures['rows']:,} rows: {figures['differ']} differ, {figures['near_ties']} of them at "
               f"near-ties; {figures['seconds both ways']:.1f} s for both", flush=True)  # fmt: skip
@@ -198,8 +204,9 @@ def main():
     parser.add_argument("--scratch", default=None, help="folder for temporary files")
     parser.add_argument("--again", action="store_true")
     args = parser.parse_args()
+    path = RESULTS / ("onnx.json" if args.what == "onnx" else "export.json")
     print(f"sidkit {sidkit.__version__}, {machine()}")
-    {"targets": targets, "imports": imports, "onnx": onnx}[args.what](args, Results(args.again))
+    {"targets": targets, "imports": imports, "onnx": onnx}[args.what](args, Results(path, args.again))
     return None
 
 

@@ -132,11 +132,12 @@ def beyond_codes(
     beam: int = 0,
     spread: bool = False,
     together: float = 0.0,
+    window: int = 5,
     **options,
 ) -> np.ndarray:
     """Codes of a recipe with: another way to fit its levels, or its last one; beam search of this width; items spread
-    over the last level's codes; co-occurrence joined with this weight; further options of the recipe."""
-    X = blend(X, co_occurrence(sequences_of(folder).training(), len(X)), together) if together else X
+    over the last level's codes; co-occurrence in this window joined with this weight; further options of the recipe."""
+    X = blend(X, co_occurrence(sequences_of(folder).training(), len(X), window=window), together) if together else X
     fitted = fitted_to(X, name, sizes, seed, way, last, options)
     codes = beam_codes(fitted, X, beam) if beam else fitted.fit_codes
     return spread_items(fitted, X, codes, policy="least-cost") if spread else codes

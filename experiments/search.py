@@ -36,13 +36,13 @@ from search_codes import CONTROLS, FIVE, TOKENIZERS, Key, facts_of, key_of, line
 
 from sidkit.data.embeddings import open_embeddings
 from sidkit.search.bart.shape import BartShape, preset
-from sidkit.search.corpus import SearchData
-from sidkit.search.evaluation import AlignedVectors, evaluate_baselines, evaluate_model
-from sidkit.search.metrics import by_intent
+from sidkit.search.evaluate.evaluation import AlignedVectors, evaluate_baselines, evaluate_model
+from sidkit.search.evaluate.metrics import by_intent
 from sidkit.search.model.trainer import train_search
-from sidkit.search.plan import SearchPlan
 from sidkit.search.read.left_out import LeftOut
 from sidkit.search.shop import Shop
+from sidkit.search.training.corpus import SearchData
+from sidkit.search.training.plan import SearchPlan
 
 HERE = Path(__file__).parent
 MAIN = {"homedepot": "minilm", "bestbuy": "minilm", "simulated": "wordllama"}  # the encoder of the tables

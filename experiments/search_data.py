@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 from sidkit.data.embeddings import open_embeddings
 from sidkit.embed.choose import choose
 from sidkit.progress import Silent
-from sidkit.search.align import AlignPlan
-from sidkit.search.align_job import align, write_aligned
+from sidkit.search.align.alignment import AlignPlan
+from sidkit.search.align.job import align, write_aligned
 from sidkit.search.read.assemble import ReadOptions
 from sidkit.search.shop import Shop
 from sidkit.search.simulate import ShopPlan, simulate_shop

@@ -222,8 +222,8 @@ def gains(lines: list[Line], size: str, dataset: str, name: str, other: str) -> 
     """How far a tokenizer is ahead in Click HitRate, seed by seed."""
     ours, theirs = _by_seed(lines, size, dataset, name), _by_seed(lines, size, dataset, other)
     if other in BASELINES:
-        (line,) = seeds_of(lines, "baseline", size, dataset, other)
-        theirs = dict.fromkeys(ours, line["figures"]["click"]["all"])
+        found = seeds_of(lines, "baseline", size, dataset, other)
+        theirs = dict.fromkeys(ours, found[0]["figures"]["click"]["all"]) if found else {}
     return [ours[seed][METRICS[0]] - theirs[seed][METRICS[0]] for seed in sorted(ours.keys() & theirs.keys())]
 
 

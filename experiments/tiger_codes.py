@@ -5,6 +5,10 @@
 DATA holds a folder per dataset (sports, toys, clothing, lastfm) with embedding.npy, items.parquet and
 sequences.parquet. CODES/<dataset>/<tokenizer>-<seed>.npy is written per fit, as uint8 (items, 3), and
 CODES/<dataset>/sequences.parquet once; files already there are not made again.
+
+Of another encoder, in a folder of its own (`wordllama` embeds the items' texts; a name is a file in each folder):
+
+    python experiments/tiger_codes.py DATA -o CODES-GTE --seeds 3 --vectors embedding_gte.npy --datasets toys
 """
 
 from __future__ import annotations
@@ -61,12 +65,18 @@ BEYOND: dict[str, tuple[str, dict]] = {  # not in the paper; what the options me
     "prq-co": ("prq-kmeans", {"together": 0.5}),  # another input: training interactions as well
     "prq-co-unique": ("prq-kmeans", {"together": 0.5, "spread": True}),
     "prq-co1-unique": ("prq-kmeans", {"together": 1.0, "spread": True}),
+    "prq-all-unique": ("prq-kmeans", {"together": 0.5, "window": 0, "spread": True}),  # not trained yet
     "prq-64-co-unique": ("prq-kmeans", {"sizes": [64, 256, 256], "together": 0.5, "spread": True}),
 }
 
 
-def embeddings(folder: Path) -> np.ndarray:
-    X = np.load(folder / "embedding.npy").astype(np.float32)
+def embeddings(folder: Path, file: str = "embedding.npy") -> np.ndarray:
+    """Rows of length one, of a file in the folder; "wordllama": of the items' texts."""
+    if file == "wordllama":
+        from wordllama_vectors import embedded
+
+        return embedded(folder / "items.parquet")
+    X = np.load(folder / file).astype(np.float32)
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
@@ -96,12 +106,14 @@ def category_codes(folder: Path, seed: int) -> np.ndarray:
     return codes
 
 
-def codes_of(folder: Path, name: str, seed: int) -> np.ndarray:
+def codes_of(folder: Path, name: str, seed: int, vectors: str) -> np.ndarray:
     if name in BEYOND:
         from beyond_tokenizers import beyond_codes
 
         recipe_name, options = BEYOND[name]
-        return beyond_codes(recipe_name, folder, embeddings(folder), **{"sizes": SIZES, "seed": seed} | options)
+        return beyond_codes(
+            recipe_name, folder, embeddings(folder, vectors), **{"sizes": SIZES, "seed": seed} | options
+        )
     recipe_name, options = TOKENIZERS[name]
     if name == "random":
         return random_codes(pq.read_metadata(folder / "items.parquet").num_rows, seed)
@@ -109,10 +121,10 @@ def codes_of(folder: Path, name: str, seed: int) -> np.ndarray:
         return category_codes(folder, seed)
     from sidkit.tokenizer.recipes import recipe
 
-    return recipe(recipe_name, sizes=SIZES, **options).fit(embeddings(folder), seed=seed).fit_codes
+    return recipe(recipe_name, sizes=SIZES, **options).fit(embeddings(folder, vectors), seed=seed).fit_codes
 
 
-def make(data: Path, output: Path, dataset: str, name: str, seed: int) -> None:
+def make(data: Path, output: Path, dataset: str, name: str, seed: int, vectors: str = "embedding.npy") -> None:
     """One file of codes, and the dataset's sequences in the same folder, unless they exist."""
     path = output / dataset / f"{name}-{seed}.npy"
     if path.exists():
@@ -121,7 +133,7 @@ def make(data: Path, output: Path, dataset: str, name: str, seed: int) -> None:
     if not (path.parent / "sequences.parquet").exists():
         shutil.copyfile(data / dataset / "sequences.parquet", path.parent / "sequences.parquet")
     start = time.perf_counter()
-    codes = codes_of(data / dataset, name, seed)
+    codes = codes_of(data / dataset, name, seed, vectors)
     with replace_file(path) as temporary, temporary.open("wb") as file:
         np.save(file, codes.astype(np.uint8))
     print(json.dumps({"made": str(path), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
@@ -134,11 +146,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tokenizers", default=",".join(TOKENIZERS))
     parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--vectors", default="embedding.npy", help="file of vectors in each folder, or wordllama")
     options = parser.parse_args()
     for seed in range(options.seeds):
         for name in options.tokenizers.split(","):
             for dataset in options.datasets.split(","):
-                make(options.data, options.output, dataset, name, seed)
+                make(options.data, options.output, dataset, name, seed, options.vectors)
 
 
 if __name__ == "__main__":

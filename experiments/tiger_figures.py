@@ -12,7 +12,7 @@ from tiger_lines import SEEDS, by_row
 
 def draw(done: list[dict], folder: Path) -> None:
     """tiger-main.svg: test NDCG@20 of every run. tiger-curves.svg: validation NDCG@20 by epoch. tiger-sensitivity.svg:
-    NDCG@20 by top-k and by beta."""
+    Recall@20 and NDCG@20 by top-k and by beta."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -51,7 +51,8 @@ def draw(done: list[dict], folder: Path) -> None:
 
 
 def sensitivity(done: list[dict]):
-    """By k and by beta, on every dataset where either was varied: runs of the first seed joined, the others in grey."""
+    """Recall@20 and NDCG@20 by k and by beta, a column per dataset where either was varied: runs of the first seed
+    joined, the others in grey."""
     import matplotlib.pyplot as plt
 
     settings = {1: "without-soft", 2: "prq-kmeans", 5: "prq-k5", 10: "prq-k10"}
@@ -59,17 +60,24 @@ def sensitivity(done: list[dict]):
     varied = {*settings.values(), *betas.values()} - set(MAIN)
     rows = {dataset: by_row(done, dataset) for dataset in DATASETS}
     datasets = [dataset for dataset in DATASETS if varied & rows[dataset].keys()]
-    figure, axes = plt.subplots(
-        2, max(1, len(datasets)), figsize=(4 * max(1, len(datasets)), 6), squeeze=False, layout="constrained"
-    )
+    panels = [
+        (word, series, name) for word, series in (("top-k", settings), ("beta", betas)) for name in ("Recall", "NDCG")
+    ]
+    wide = max(1, len(datasets))
+    figure, axes = plt.subplots(len(panels), wide, figsize=(3.5 * wide, 9), squeeze=False, layout="constrained")
     for column, dataset in enumerate(datasets):
-        for axis, (word, series) in zip(axes[:, column], (("top-k", settings), ("beta", betas)), strict=True):
-            runs = {x: rows[dataset][name] for x, name in series.items() if name in rows[dataset]}
-            ndcg = {x: {seed: run["test"]["item_ndcg@20"] for seed, run in each.items()} for x, each in runs.items()}
-            first = {x: values[SEEDS[0]] for x, values in ndcg.items() if SEEDS[0] in values}
+        for axis, (word, series, name) in zip(axes[:, column], panels, strict=True):
+            key = f"item_{name.lower()}@20"
+            runs = {x: rows[dataset][tokenizer] for x, tokenizer in series.items() if tokenizer in rows[dataset]}
+            values = {x: {seed: run["test"][key] for seed, run in each.items()} for x, each in runs.items()}
+            first = {x: each[SEEDS[0]] for x, each in values.items() if SEEDS[0] in each}
             axis.plot(list(first), list(first.values()), "o-", label="seed 0")
-            others = [(x, value) for x, values in ndcg.items() for seed, value in values.items() if seed != SEEDS[0]]
+            others = [(x, value) for x, each in values.items() for seed, value in each.items() if seed != SEEDS[0]]
             axis.plot([x for x, _ in others], [value for _, value in others], ".", color="grey", label="other seeds")
-            axis.set(title=dataset, xlabel=word, ylabel="test NDCG@20", xticks=list(series))
+            axis.set(xlabel=word, xticks=list(series))
+            axis.margins(y=0.15)
+            if column == 0:
+                axis.set_ylabel(f"test {name}@20")
+        axes[0][column].set_title(dataset)
     axes[0][0].legend(fontsize=8)
     return figure

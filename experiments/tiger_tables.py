@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from tables import mean_std
-from tiger import MAIN
+from tiger import CONTROLS
 from tiger_codes import BEYOND, DATASETS, TOKENIZERS
 from tiger_figures import draw
 from tiger_lines import SEEDS, by_row, read
@@ -221,16 +221,18 @@ def precision(done: list[dict], exact: list[dict]) -> str:
 
 
 def missing(done: list[dict]) -> str:
-    """The runs of the list that are not done yet: three seeds of the main rows, one of all others."""
+    """The runs that three seeds of every tokenizer would need, and the command of one."""
     have = {(line["dataset"], line["tokenizer"], line["seed"]) for line in done}
     text = []
     for dataset in DATASETS:
         lacking = []
-        for name in TOKENIZERS:
-            seeds = [seed for seed in (SEEDS if name in MAIN else SEEDS[:1]) if (dataset, name, seed) not in have]
+        for name in (name for name in TOKENIZERS if name not in CONTROLS):
+            seeds = [seed for seed in SEEDS if (dataset, name, seed) not in have]
             if seeds:
-                lacking.append(name + (f" ({', '.join(map(str, seeds))})" if name in MAIN else ""))
+                lacking.append(f"{name} ({', '.join(map(str, seeds))})")
         text.append(f"- {dataset}: " + (", ".join(lacking) if lacking else "nothing"))
+    script = "python experiments/tiger.py CODES -o experiments/results/tiger.jsonl --data DATA"
+    text.append(f"\nA cell each, on a GPU:\n\n    {script} --datasets toys --tokenizers opq-kmeans --seeds 1")
     return "\n".join(text)
 
 
@@ -253,7 +255,7 @@ def section(done: list[dict], cut: list[dict], exact: list[dict], simple: dict) 
                     parts.append(f"## {dataset}{heading}{warning}\n\n{table(lines, dataset, baseline, names)}")
     if exact:
         parts.append(f"## Precision\n\n{precision(done, exact)}")
-    parts.append(f"## Still missing (seeds in brackets)\n\n{missing(done)}")
+    parts.append(f"## Seeds that were not run (of 0, 1, 2)\n\n{missing(done)}")
     return "\n\n".join(parts)
 
 
