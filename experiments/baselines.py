@@ -43,7 +43,7 @@ SETTINGS = (
     Setting(width=64, dropout=0.2, rate=3e-4, patience=10),
     Setting(width=128, dropout=0.3, rate=5e-4, patience=10),
 )
-CANDIDATES = {"lastfm": 4, "beauty": 2, "toys": 2, "sports": 2, "clothing": 2}  # of SETTINGS, in their order
+CANDIDATES = {"lastfm": 4, "beauty": 2, "toys": 2, "sports": 2, "clothing": 2}  # of SETTINGS, in their order, on a CPU
 
 
 def read(path: Path) -> list[dict]:
@@ -72,8 +72,8 @@ def figures_of(found: dict) -> dict:
 class Runs:
     """The file of results, and what is still to be run."""
 
-    def __init__(self, data: Path, output: Path, deadline: float) -> None:
-        self.data, self.output, self.deadline = data, output, deadline
+    def __init__(self, data: Path, output: Path, deadline: float, device: str) -> None:
+        self.data, self.output, self.deadline, self.device = data, output, deadline, device
 
     def _read(self, dataset: str) -> tuple[Sequences, int]:
         folder = self.data / dataset
@@ -94,11 +94,17 @@ class Runs:
         if self.has(dataset, "sasrec", asdict(setting), seed) or time.monotonic() > self.deadline:
             return
         name = f"{dataset} width {setting.width} dropout {setting.dropout} rate {setting.rate} seed {seed}"
-        found = fit(sequences, items, setting, seed, self.deadline, lambda text: print(name, text, flush=True))
+        found = fit(
+            sequences, items, setting, seed, self.deadline, lambda text: print(name, text, flush=True), self.device
+        )
         if found is not None:
             more = {"epochs": len(found["curve"]), "best_epoch": found["epoch"], "curve": found["curve"]}
-            facts = figures_of(found) | more | {"seconds": found["seconds"]}
+            facts = figures_of(found) | more | {"seconds": found["seconds"], "device": self.device}
             self.write(dataset, "sasrec", asdict(setting), seed, facts)
+
+    def _candidates(self, dataset: str) -> int:
+        """How many settings are tried: all on a GPU."""
+        return CANDIDATES[dataset] if self.device == "cpu" else len(SETTINGS)
 
     def counting(self, dataset: str) -> None:
         """Every way of counting, with every setting that it has."""
@@ -112,7 +118,7 @@ class Runs:
     def dataset(self, dataset: str, seeds: tuple[int, ...]) -> None:
         """The search with seed 0, then the other seeds of the chosen setting."""
         sequences, items = self._read(dataset)
-        for setting in SETTINGS[: CANDIDATES[dataset]]:
+        for setting in SETTINGS[: self._candidates(dataset)]:
             self.sasrec(dataset, sequences, items, setting, 0)
         best = chosen(read(self.output), dataset, "sasrec")
         for seed in seeds[1:]:
@@ -131,7 +137,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
-    runs = Runs(options.data, options.output, deadline)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    runs = Runs(options.data, options.output, deadline, device)
     for dataset in options.datasets:
         runs.counting(dataset)
         if not options.counting:

@@ -2,8 +2,8 @@
 
 Self-attention over the items of a history, trained to predict every next item among all items (Kang and McAuley 2018;
 the loss is the cross-entropy over the whole catalogue instead of sampled negatives). Sequences are packed into rows
-without padding: a token sees the earlier tokens of its own sequence. The loss is computed a block of positions at a
-time, so that its logits stay in the cache of the processor.
+without padding: a token sees the earlier tokens of its own sequence. On a CPU the loss is computed a block of positions
+at a time, so that its logits stay in the cache of the processor; on a GPU a step is one recorded graph.
 
     T   tokens of a row; d width; items are rows of one embedding table, which also scores
 """
@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sidkit.data.sequences import Sequences
+from sidkit.engine.recorded import recorded
 from sidkit.measure.ranking import mean_figures
 from sidkit.retriever.data import examples
 
@@ -104,7 +105,8 @@ class SasRec(nn.Module):
         x = self.items(item) * self.setting.width**0.5 + self.places(ago)
         x = F.dropout(x, self.setting.dropout, self.training)
         T = item.shape[1]
-        earlier = torch.arange(T)[:, None] >= torch.arange(T)
+        place = torch.arange(T, device=item.device)
+        earlier = place[:, None] >= place
         seen = ((owner[:, :, None] == owner[:, None, :]) & earlier)[:, None]
         for block in self.blocks:
             x = block(x, seen)
@@ -145,61 +147,132 @@ def packed(first: np.ndarray, length: np.ndarray) -> tuple[torch.Tensor, ...]:
 class Ranker:
     """The rank of the held-out item of every user of a split among all items, from 0."""
 
-    def __init__(self, sequences: Sequences, split: str, history: int) -> None:
+    def __init__(self, sequences: Sequences, split: str, history: int, device: str = "cpu") -> None:
         held_out = examples(sequences, split, history)
-        self.rows, self.length = torch.as_tensor(sequences.rows), held_out.length
-        self.first, self.target = held_out.position - held_out.length, self.rows[torch.as_tensor(held_out.position)]
+        self.rows = torch.as_tensor(sequences.rows, device=device)
+        self.target = self.rows[torch.as_tensor(held_out.position, device=device)]
+        first, length = held_out.position - held_out.length, held_out.length
+        groups = [slice(start, start + 512) for start in range(0, len(first), 512)]
+        self.parts = [(users, *(part.to(device) for part in packed(first[users], length[users]))) for users in groups]
 
     @torch.no_grad()
     def __call__(self, model: SasRec) -> dict[bool, np.ndarray]:
         """By whether items of the history may be recommended again."""
         model.eval()
         ranks: dict[bool, list] = {True: [], False: []}
-        for start in range(0, len(self.first), 512):
-            users = slice(start, start + 512)
-            index, ago, owner, last = packed(self.first[users], self.length[users])
+        for users, index, ago, owner, last in self.parts:
             h = model(self.rows[index], ago, owner).flatten(0, 1)[last]
             scores, target = h @ model.items.weight.T, self.target[users][:, None]
             wanted = scores.gather(1, target)
-            ranks[True].append((scores > wanted).sum(1).numpy())
+            ranks[True].append((scores > wanted).sum(1))
             real = owner >= 0
             scores[owner[real], self.rows[index][real]] = -torch.inf
             again = torch.isinf(scores.gather(1, target))[:, 0]
-            ranks[False].append(torch.where(again, scores.shape[1], (scores > wanted).sum(1)).numpy())
-        return {repeats: np.concatenate(parts) for repeats, parts in ranks.items()}
+            ranks[False].append(torch.where(again, scores.shape[1], (scores > wanted).sum(1)))
+        return {repeats: torch.cat(parts).cpu().numpy() for repeats, parts in ranks.items()}
+
+
+class Epochs:
+    """Passes of Adam over all pieces of the training sequences, in random order."""
+
+    def __init__(self, model: SasRec, training: Sequences, setting: Setting, device: str) -> None:
+        self.model, self.setting, self.device = model, setting, device
+        self.pieces = windows(training.starts, setting.history)
+        self.rows = torch.as_tensor(training.rows, device=device)
+        on_gpu = device != "cpu"
+        self.adam = torch.optim.Adam(model.parameters(), setting.rate, betas=(0.9, 0.98), capturable=on_gpu)
+
+    def __call__(self, rng: np.random.Generator) -> float:
+        """One pass; the mean loss of its positions."""
+        self.model.train()
+        batches = []
+        for chosen in np.array_split(rng.permutation(len(self.pieces)), -(-len(self.pieces) // self.setting.batch)):
+            first, stop = self.pieces[chosen].T
+            batches.append(packed(first, stop - first - 1)[:3])
+        count = sum(int((owner >= 0).sum()) for _, _, owner in batches)
+        return (self._recorded(batches) if self.device != "cpu" else self._plain(batches)) / count
+
+    def _plain(self, batches: list[tuple[torch.Tensor, ...]]) -> float:
+        total = 0.0
+        for index, ago, owner in batches:
+            real = owner >= 0
+            h = self.model(self.rows[index], ago, owner)[real]
+            loss = Softmax.apply(h, self.model.items.weight, self.rows[index[real] + 1])
+            self.adam.zero_grad(set_to_none=True)
+            (loss / len(h)).backward()
+            self.adam.step()
+            total += float(loss.detach())
+        return total
+
+    def _recorded(self, batches: list[tuple[torch.Tensor, ...]]) -> float:
+        """Batches are filled up with empty rows to one shape, so that a graph recorded once serves all."""
+        shape = getattr(self, "batch", (torch.empty(0),))[0].shape
+        most = max(len(index) for index, _, _ in batches)
+        if most > shape[0]:
+            self._record(most + 2)
+        together = [
+            self._filled(parts, fill) for parts, fill in zip(zip(*batches, strict=True), (0, 0, -1), strict=True)
+        ]
+        self.total.zero_()
+        for step in range(len(batches)):
+            for buffer, all_of_them in zip(self.batch, together, strict=True):
+                buffer.copy_(all_of_them[step])
+            self.replay()
+        return float(self.total)
+
+    def _filled(self, parts: tuple[torch.Tensor, ...], fill: int) -> torch.Tensor:
+        """(batches, rows, WIDTH) on the device."""
+        whole = torch.full((len(parts), *self.batch[0].shape), fill)
+        for step, part in enumerate(parts):
+            whole[step, : len(part)] = part
+        return whole.to(self.device)
+
+    def _record(self, rows: int) -> None:
+        """The step as a graph over buffers of so many rows."""
+        device, weights = self.device, list(self.model.parameters())
+        self.batch = tuple(torch.full((rows, WIDTH), fill, device=device) for fill in (0, 0, -1))
+        self.batch[2][0, 0] = 0  # a batch has something to predict
+        self.total = torch.zeros((), device=device, dtype=torch.float64)
+        if not self.adam.state:  # a step without gradients makes Adam's moments, and changes nothing
+            for weight in weights:
+                weight.grad = torch.zeros_like(weight)
+            self.adam.step()
+            for moments in self.adam.state.values():
+                moments["step"].zero_()
+        state = [*weights, self.total, *(value for moments in self.adam.state.values() for value in moments.values())]
+        self.replay = recorded(self._step, state, device)
+
+    def _step(self) -> None:
+        index, ago, owner = self.batch
+        real = (owner >= 0).flatten()
+        h = self.model(self.rows[index], ago, owner).flatten(0, 1)
+        target = self.rows[(index + 1).clamp(max=len(self.rows) - 1)].flatten()
+        loss = (F.cross_entropy(h @ self.model.items.weight.T, target, reduction="none") * real).sum()
+        self.adam.zero_grad(set_to_none=True)
+        (loss / real.sum()).backward()
+        self.adam.step()
+        self.total += loss.detach()
 
 
 def fit(
     sequences: Sequences, items: int, setting: Setting, seed: int, deadline: float = float("inf"),
-    say: Callable[[str], None] = lambda text: None,
+    say: Callable[[str], None] = lambda text: None, device: str = "cpu",
 ) -> dict[str, Any] | None:  # fmt: skip
     """Train to early stopping on validation NDCG@10; the curve, the best epoch, and the ranks of validation and test.
 
     None if the deadline (time.monotonic) came first.
     """
     torch.manual_seed(seed)
-    rng, training = np.random.default_rng(seed), sequences.training()
-    pieces, rows = windows(training.starts, setting.history), torch.as_tensor(training.rows)
-    model = SasRec(items, setting)
-    adam = torch.optim.Adam(model.parameters(), setting.rate, betas=(0.9, 0.98))
-    valid, test = (Ranker(sequences, split, setting.history) for split in ("valid", "test"))
+    rng = np.random.default_rng(seed)
+    model = SasRec(items, setting).to(device)
+    train_epoch = Epochs(model, sequences.training(), setting, device)
+    valid, test = (Ranker(sequences, split, setting.history, device) for split in ("valid", "test"))
     best, curve, began = {"figure": -1.0}, [], time.monotonic()
     for epoch in range(1, setting.epochs + 1):
-        model.train()
-        total = count = 0.0
-        for chosen in np.array_split(rng.permutation(len(pieces)), -(-len(pieces) // setting.batch)):
-            first, stop = pieces[chosen].T
-            index, ago, owner, _ = packed(first, stop - first - 1)
-            real = owner >= 0
-            h = model(rows[index], ago, owner)[real]
-            loss = Softmax.apply(h, model.items.weight, rows[index[real] + 1]) / len(h)
-            adam.zero_grad(set_to_none=True)
-            loss.backward()
-            adam.step()
-            total, count = total + float(loss.detach()) * len(h), count + len(h)
+        loss = train_epoch(rng)
         ranks = valid(model)
         figures = {repeats: mean_figures(rank)["ndcg@10"] for repeats, rank in ranks.items()}
-        curve.append([round(total / count, 4), round(max(figures.values()), 5)])
+        curve.append([round(loss, 4), round(max(figures.values()), 5)])
         say(f"epoch {epoch} loss {curve[-1][0]} NDCG@10 {curve[-1][1]} {(time.monotonic() - began) / epoch:.1f} s each")
         if max(figures.values()) > best["figure"]:
             repeats = figures[True] >= figures[False]

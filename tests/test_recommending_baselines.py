@@ -67,6 +67,23 @@ def test_every_item_but_the_first_is_a_target_once(sasrec):
     assert max(stop - first for first, stop in pieces) == 4
 
 
+def test_a_step_over_batches_of_one_shape_is_the_plain_step(sasrec, monkeypatch):
+    """What a GPU records, run here as it is: batches filled up with empty rows, and all their logits at once."""
+    monkeypatch.setattr(sasrec, "recorded", lambda step, state, device: step)
+    rng = np.random.default_rng(0)
+    training = Sequences.of([rng.integers(30, size=rng.integers(3, 40)) for _ in range(60)])
+    setting = sasrec.Setting(width=16, dropout=0.0, rate=1e-2, batch=16, layers=1)
+    losses, weights = [], []
+    for way in ("_plain", "_recorded"):
+        torch.manual_seed(0)
+        epochs = sasrec.Epochs(sasrec.SasRec(30, setting), training, setting, "cpu")
+        monkeypatch.setattr(epochs, "_plain", getattr(epochs, way))
+        losses.append([epochs(np.random.default_rng(seed)) for seed in range(3)])
+        weights.append([weight.detach().clone() for weight in epochs.model.parameters()])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    torch.testing.assert_close(*weights, rtol=1e-2, atol=2e-3)
+
+
 def test_sasrec_learns_a_ring(sasrec):
     rng = np.random.default_rng(0)
     sequences = Sequences.of([(rng.integers(30) + np.arange(rng.integers(4, 9))) % 30 for _ in range(150)])
