@@ -63,13 +63,20 @@ def test_the_learning_rate_by_hand():
     assert rates_at(torch.tensor([99.0]), plan, 10).item() == 0
 
 
-def test_a_step_uses_its_rate_and_a_plain_plan_takes_the_same_steps_as_adam_of_torch():
-    """Ten steps with warm-up and decay equal those of torch's Adam with the rates set by hand."""
+@pytest.mark.parametrize("weight_decay", [0.0, 3.0])
+def test_a_step_uses_its_rate_and_takes_the_same_steps_as_adamw_of_torch(weight_decay):
+    """Ten steps with warm-up and decay equal those of torch's AdamW with the rates set by hand."""
     plan = Plan(replace(TINY, dropout=0.0), epochs=2, batch=64, learning_rate=1e-2, warmup=2, decay="linear")
+    plan = replace(plan, weight_decay=weight_decay)
     stack, _ = stack_of(plan)
     total = plan.epochs * stack.layout.batches
     theirs = {name: value.detach().clone().requires_grad_() for name, value in stack.weights.items()}
-    adam = torch.optim.Adam(theirs.values())
+    matrices, norms = (
+        [value for value in theirs.values() if (value.ndim > 2) is is_matrix] for is_matrix in (True, False)
+    )
+    adam = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
+    )
     from sidkit.retriever.network import loss
 
     step = 0
@@ -78,7 +85,8 @@ def test_a_step_uses_its_rate_and_a_plain_plan_takes_the_same_steps_as_adam_of_t
         for at in range(stack.layout.batches):
             stack.at.fill_(at)
             step += 1
-            adam.param_groups[0]["lr"] = float(rates_at(torch.tensor([float(step)]), plan, total))
+            for group in adam.param_groups:
+                group["lr"] = float(rates_at(torch.tensor([float(step)]), plan, total))
             adam.zero_grad()
             loss(theirs, plan.shape, 2, stack.batch()).sum().backward()
             adam.step()
@@ -230,6 +238,7 @@ def test_what_a_decaying_rate_depends_on_cannot_change_when_a_training_resumes()
     [
         ({"smoothing": 1.0}, r"smoothing must lie in \[0, 1\), not 1.0"),
         ({"average": -0.1}, r"average must lie in \[0, 1\), not -0.1"),
+        ({"weight_decay": -1.0}, "weight_decay must be at least 0"),
         ({"crop": 1.5}, r"crop must lie in \[0, 1\], not 1.5"),
         ({"warmup": -1}, "warmup must be at least 0"),
         ({"decay": "cosin"}, "decay must be 'none', 'linear' or 'cosine', not 'cosin'"),

@@ -69,6 +69,9 @@ def train(
     smoothing: Annotated[
         float | None, typer.Option("--smoothing", help="Label smoothing [default: 0; best: 0.1]")
     ] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option("--weight-decay", help="Weight decay of matrices, as in AdamW [default: 0]")
+    ] = None,
     average: Annotated[
         float | None,
         typer.Option("--average", help="Factor by which weights are averaged over steps [default: 0; best: 0.999]"),
@@ -166,7 +169,7 @@ def train(
         plan_of(preset),
         {"layers": layers, "d_model": width, "dropout": dropout},
         epochs=epochs, batch=batch, learning_rate=learning_rate, warmup=warmup, decay=decay, smoothing=smoothing,
-        average=average, crop=crop, swap=_swap(swap, also), fusion=fusion, patience=patience,
+        weight_decay=weight_decay, average=average, crop=crop, swap=_swap(swap, also), fusion=fusion, patience=patience,
         history=history, beams=beams, inference_batch=inference_batch, constrained=constrained, precision=precision,
         seed=chosen[0],
     )  # fmt: skip

@@ -34,6 +34,7 @@ class Plan:
     warmup         steps over which the learning rate rises to its value
     decay          what it does after them: "none", or "linear" or "cosine" down to zero at the end of the last epoch
     smoothing      label smoothing: the share of a target's probability that is spread over all tokens
+    weight_decay   of matrices, as in AdamW: a step takes them by rate * weight_decay of themselves towards zero
     average        weights are averaged over steps, the older ones by this factor a step (`rates.py`), and the average
                    is what is validated and kept; 0: the weights themselves
     crop           the share of examples whose history is cut to a random length, anew in every epoch
@@ -58,6 +59,7 @@ class Plan:
     warmup: int = 0
     decay: Literal["none", "linear", "cosine"] = "none"
     smoothing: float = 0.0
+    weight_decay: float = 0.0
     average: float = 0.0
     crop: float = 0.0
     swap: float = 0.0
@@ -72,6 +74,10 @@ class Plan:
             value = getattr(self, name)
             if not (0 <= value < 1 if most else 0 <= value <= 1):
                 raise SpecError(f"{name} must lie in [0, 1{')' if most else ']'}, not {value}")
+        if not 0 <= self.weight_decay * self.learning_rate < 1:
+            raise SpecError(
+                f"weight_decay must be at least 0, and below 1 when multiplied by the rate, not {self.weight_decay}"
+            )
         if not 0 <= self.warmup <= MOST:
             raise SpecError(f"warmup must be at least 0 steps and at most {MOST:,}, not {self.warmup}")
         if self.decay not in ("none", "linear", "cosine"):

@@ -1,7 +1,8 @@
-"""The learning rate of every step, and the average of weights over steps; all runs of a stack at once.
+"""The learning rate of every step, weight decay, and the average of weights over steps, for a whole stack.
 
 rate      rises evenly over the first `warmup` steps, then stays or decays, evenly or by half a cosine, towards zero
           at the end of the last epoch
+decay     w <- (1 - rate * weight_decay) w before the step of Adam, of matrices alone, as AdamW has it
 average   a_t = d_t a_(t-1) + (1 - d_t) w_t with d_t = min(average, (1 + t) / (10 + t)): the first steps, whose
           weights are far from the last, are forgotten soon
 """
@@ -15,7 +16,7 @@ import torch
 
 from .plan import Plan
 
-__all__ = ["move_average", "rates_at"]
+__all__ = ["move_average", "rates_at", "shrink"]
 
 Tensor = Any
 
@@ -32,6 +33,14 @@ def rates_at(step: Tensor, plan: Plan, steps: int) -> Tensor | float:
         done = ((step - plan.warmup) / max(steps + 1 - plan.warmup, 1)).clamp(0.0, 1.0)
         factor = factor * (1 - done if plan.decay == "linear" else 0.5 + 0.5 * torch.cos(math.pi * done))
     return plan.learning_rate * factor
+
+
+def shrink(weights: list[Tensor], rate: Tensor | float, weight_decay: float) -> None:
+    """Weight decay of one step, in place; weights: (R, ...), of which the vectors of norms stay as they are."""
+    for weight in weights:
+        if weight.ndim > 2:
+            kept = 1 - rate * weight_decay
+            weight.mul_(kept if isinstance(kept, float) else kept.view(-1, *[1] * (weight.ndim - 1)))
 
 
 def move_average(averages: list[Tensor], weights: list[Tensor], step: Tensor, average: float) -> None:

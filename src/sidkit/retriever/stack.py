@@ -27,7 +27,7 @@ from .layout import Layout
 from .model import Weights, one_run
 from .network import Batch, in_dtype, loss
 from .plan import Plan
-from .rates import move_average, rates_at
+from .rates import move_average, rates_at, shrink
 
 __all__ = ["Stack"]
 
@@ -231,13 +231,13 @@ class Stack:
         self.step += 1
         with torch.no_grad():
             first, second = (list(moment.values()) for moment in self.moments)
-            self.parts.adam(
-                list(self.weights.values()), list(self.copies.values()), grads,
-                first, second, self.step, rates_at(self.step, self.plan, self.plan.epochs * self.layout.batches),
-            )  # fmt: skip
+            weights, copies = (list(each.values()) for each in (self.weights, self.copies))
+            rates = rates_at(self.step, self.plan, self.plan.epochs * self.layout.batches)
+            if self.plan.weight_decay:
+                shrink(weights, rates, self.plan.weight_decay)
+            self.parts.adam(weights, copies, grads, first, second, self.step, rates)
             if self.plan.average:
-                averages, weights = (list(each.values()) for each in (self.averages, self.weights))
-                move_average(averages, weights, self.step, self.plan.average)
+                move_average(list(self.averages.values()), weights, self.step, self.plan.average)
             self.total += losses.detach().double() * batch.weight.sum((1, 2)).double() / levels
         self.at += 1
 
