@@ -1,4 +1,4 @@
-"""The tables of baselines in docs/results/recommending.md, from the JSON lines of baselines.py and small_models.py.
+"""The tables of baselines in docs/results/recommending.md, from the JSON lines of baselines.py and fused_models.py.
 
     python experiments/baseline_tables.py DATA experiments/results --into docs/results/recommending.md
 
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
     options = parser.parse_args()
-    lines = [line for name in ("baselines", "small_models") for line in read(options.results / f"{name}.jsonl")]
+    lines = [line for name in ("baselines", "fused_models") for line in read(options.results / f"{name}.jsonl")]
     text = "\n\n".join(
         [
             "### NDCG@10 of the test",

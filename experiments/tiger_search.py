@@ -36,9 +36,9 @@ SPACE = {  # of plans; each value is as likely as the others of its line
     "warmup": (200, 1000, 3000),
     "decay": ("none", "linear", "cosine", "cosine"),
     "smoothing": (0.0, 0.05, 0.1, 0.2),
+    "weight_decay": (0.0, 0.03, 0.1, 0.3),
     "average": (0.0, 0.99, 0.999),
     "crop": (0.0, 0.2, 0.5),
-    "history": (10, 20),
     "batch": (256, 512),
 }
 SHAPES = {"dropout": (0.1, 0.2, 0.3, 0.4), "layers": (2, 3, 4, 6), "d_model": (128,), "d_ff": (512, 1024)}

@@ -1,0 +1,176 @@
+"""What fusion and a plan are worth: TIGER alone and fused with counts, beside SASRec and counting.
+
+    python experiments/tiger_codes.py DATA -o CODES --seeds 3 --tokenizers prq-co1-unique,prq-unique
+    python experiments/fused_models.py CODES -o experiments/results/fused_models.jsonl --datasets toys   (a GPU)
+    python experiments/fused_models.py CODES -o experiments/results/fused_models.jsonl --datasets lastfm --small
+
+A line of JSON per (dataset, plan, tokenizer, seed, list): the model's list alone, and the same fused with counts whose
+weights validation chose. Lines are those of baselines.py, with the ranks of all users, so that lists are compared user
+by user. Seeds are trained in one stack; lines already there are not run again. --small is what a CPU can train: one
+layer of width 64, a few epochs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+from made import made
+from stored_ranks import pack
+from tiger_codes import SIZES
+from tiger_search import SMALL, read, some_users
+
+from sidkit import SidTable
+from sidkit.data.sequences import Sequences, read_sequences
+from sidkit.measure.ranking import CUTS, mean_figures
+from sidkit.retriever.data import examples
+from sidkit.retriever.fused import fitted, held_out_candidates
+from sidkit.retriever.fusion import OFF, Fusion, fused_scores, target_ranks
+from sidkit.retriever.plan import PLANS, Plan, changed
+from sidkit.retriever.retriever import Retriever
+from sidkit.retriever.runs import Outcome, TrainingRun
+from sidkit.retriever.training import train_stack
+
+
+def plan_for(name: str, options: argparse.Namespace) -> Plan:
+    """A preset's plan, or the same for a model of one layer; the paper's rate is raised then, which few steps need."""
+    limits = {"epochs": options.epochs, "patience": options.patience, "history": options.history}
+    if not options.small:
+        return changed(PLANS[name], {}, **limits)
+    warmup = 200 if name == "best" else 0
+    plan = changed(PLANS[name], SMALL | {"dropout": 0.1}, warmup=warmup, learning_rate=1e-3)
+    return changed(plan, {}, **{"epochs": 15, "patience": 4, "history": 10} | {k: v for k, v in limits.items() if v})
+
+
+def say(outcome: Outcome) -> None:
+    last = outcome.log[-1]
+    print(
+        f"{outcome.run.name} seed {outcome.run.seed} epoch {outcome.epoch} loss {last['loss']:.4f} "
+        f"NDCG@20 {last['item_ndcg@20']:.5f} {last['samples_per_s']:,.0f} examples/s",
+        flush=True,
+    )
+
+
+def test_ranks(retriever: Retriever, fusion: Fusion, sequences: Sequences) -> dict[str, np.ndarray]:
+    """(users,) by list, the ranks of the test items; candidates are found once."""
+    lists = {"alone": OFF, "fused": fusion.weights}
+    ranks = {name: np.zeros(len(examples(sequences, "test")), np.int64) for name in lists}
+    for users, target, candidates in held_out_candidates(retriever, fusion.tables, sequences, "test"):
+        for name, weights in lists.items():
+            score = fused_scores(candidates, weights)
+            ranks[name][users] = target_ranks(candidates, target, score, max(CUTS) + len(fusion.tables))
+    return ranks
+
+
+def lines_of(outcome: Outcome, sequences: Sequences, plan: Plan, device: str) -> dict[str, dict]:
+    """By list, its figures and ranks; with what the training and the fit of the fusion said."""
+    began = time.monotonic()
+    retriever = Retriever(outcome.run.table, plan, outcome.weights, {}, device)
+    fusion = fitted(retriever, sequences)
+    facts = {
+        "tokenizer": outcome.run.name,
+        "epochs": outcome.epoch,
+        "best_epoch": outcome.best_epoch,
+        "best_item_ndcg@20": outcome.best,
+        "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],
+        "fusion": {"weights": asdict(fusion.weights), "validation": fusion.facts},
+        "device": str(device),
+        "seconds": {"training": round(outcome.seconds, 1), "fusion": round(time.monotonic() - began, 1)},
+    }
+    found = {}
+    for name, ranks in test_ranks(retriever, fusion, sequences).items():
+        is_fused = name == "fused" and fusion.weights.is_on
+        value = fusion.facts["fused_ndcg@10" if is_fused else "model_ndcg@10"]
+        chosen = {"validation": {"ndcg@10": value}, "repeats": fusion.weights.repeats if is_fused else True}
+        found[name] = facts | chosen | {"test": mean_figures(ranks), "users": len(ranks), "ranks": pack(ranks)}
+    return found
+
+
+class Models:
+    """The file of results, and what is still to be trained."""
+
+    def __init__(self, options: argparse.Namespace, device: str) -> None:
+        self.options, self.device = options, device
+        self.deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
+
+    def missing(self, dataset: str, plan: Plan) -> Iterator[TrainingRun]:
+        """The runs whose lines are not there."""
+        for seed in map(int, self.options.seeds.split(",")):
+            for tokenizer in self.options.tokenizers.split(","):
+                keys = self.keys(dataset, plan, tokenizer, seed)
+                if not any(
+                    all(line[key] == value for key, value in keys.items()) for line in read(self.options.output)
+                ):
+                    codes = np.load(self.options.codes / dataset / f"{tokenizer}-{seed}.npy").astype(np.int64)
+                    yield TrainingRun(tokenizer, SidTable(np.arange(len(codes)), codes, SIZES), seed)
+
+    def keys(self, dataset: str, plan: Plan, tokenizer: str, seed: int) -> dict:
+        setting = {"plan": asdict(replace(plan, seed=0)), "users": self.options.users, "tokenizer": tokenizer}
+        return {"dataset": dataset, "seed": seed, "setting": json.loads(json.dumps(setting))}
+
+    def train(self, dataset: str, name: str) -> None:
+        plan = plan_for(name, self.options)
+        runs = list(self.missing(dataset, plan))
+        if not runs:
+            return
+        sequences = read_sequences(self.options.codes / dataset / "sequences.parquet", runs[0].table.ids)
+        sequences = some_users(sequences, self.options.users)
+        given = (runs, sequences, plan, self.device, len(runs))
+        for outcome in train_stack(*given, report=say, deadline=self.deadline):
+            if outcome.finished:
+                self.write(dataset, plan, name, outcome, lines_of(outcome, sequences, plan, self.device))
+
+    def write(self, dataset: str, plan: Plan, name: str, outcome: Outcome, found: dict[str, dict]) -> None:
+        o, run = self.options, outcome.run
+        extra = "".join(f" --{key} {value}" for key, value in self._limits().items()) + " --small" * o.small
+        command = (
+            f"python experiments/fused_models.py CODES -o OUT --datasets {dataset} --tokenizers {run.name} "
+            f"--plans {name} --seeds {run.seed}{extra}"
+        )
+        with o.output.open("a") as out:
+            for which, facts in found.items():
+                method = "small " * o.small + name + ", fused" * (which == "fused")
+                line = self.keys(dataset, plan, run.name, run.seed) | {"method": method} | facts | made(command)
+                out.write(json.dumps(line) + "\n")
+
+    def _limits(self) -> dict[str, int]:
+        """The options that were given."""
+        return {
+            key: value for key in ("epochs", "patience", "history", "users") if (value := getattr(self.options, key))
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("codes", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--datasets", default="lastfm,beauty,toys,sports,clothing")
+    parser.add_argument("--tokenizers", default="prq-co1-unique")
+    parser.add_argument("--plans", default="best")
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--epochs", type=int, help="instead of the plan's")
+    parser.add_argument("--patience", type=int, help="likewise")
+    parser.add_argument("--history", type=int, help="likewise")
+    parser.add_argument("--users", type=int, default=0, help="only the first so many sequences")
+    parser.add_argument("--small", action="store_true", help="one layer of width 64, for a CPU")
+    parser.add_argument("--minutes", type=float, default=0.0, help="stop after this time; 0: when all is done")
+    options = parser.parse_args()
+    import torch
+
+    from sidkit.engine.device import find_device
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    models = Models(options, find_device("auto"))
+    for dataset in options.datasets.split(","):
+        for name in options.plans.split(","):
+            models.train(dataset, name)
+
+
+if __name__ == "__main__":
+    main()
