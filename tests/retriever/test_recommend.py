@@ -137,7 +137,9 @@ def test_every_user_of_a_file_gets_what_he_would_get_alone(folder, retriever, tm
         alone = retriever.recommend(history, k=3, per_sid=1)
         assert [row["item_id"] for row in by_user[name]] == [one.item for one in alone]
         assert [row["rank"] for row in by_user[name]] == [1, 2, 3]
-        assert [row["probability"] for row in by_user[name]] == pytest.approx([one.probability for one in alone], rel=1e-5)  # float32
+        assert [row["probability"] for row in by_user[name]] == pytest.approx(
+            [one.probability for one in alone], rel=1e-5
+        )  # float32
 
 
 def test_what_was_left_out_is_printed(folder, tmp_path):
