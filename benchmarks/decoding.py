@@ -5,7 +5,11 @@
 
 SIDs of 8192-8192-8192 are drawn at random, unevenly at the first two levels. The model is a random Qwen2 of 0.5B
 parameters (24 layers of 896, 151,936 words and the tokens of the SIDs). A step is one token per beam, with a cache
-of 128 tokens. Times are medians over steps of one run; the mask is timed on scores of the same shape beside them.
+of 128 tokens: the forward pass of transformers alone, without sampling or beam search. The mask is timed on scores of
+the same shape beside it. Times are medians over steps of one run: of a clock on a CPU, of CUDA events on a GPU.
+
+On a GPU there are two pairs of figures. "step" and "mask" are called as `generate` calls them, kernel by kernel from
+Python. Those under "cuda_graphs" are both captured once and replayed, as servers do: the kernels' own time.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import resource
 import statistics
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -41,22 +46,54 @@ def catalogue_of(n: int) -> sidkit.SidTable:
 
 
 def timed(call, device: str, times: int) -> float:
-    """Median seconds of a call, after two that are not counted."""
-    took = []
-    for i in range(times + 2):
-        began = time.perf_counter()
+    """Median seconds of a call, after five that are not counted."""
+    for i in range(5):
         call(i)
-        if device != "cpu":
-            torch.cuda.synchronize()
-        took.append(time.perf_counter() - began)
-    return statistics.median(took[2:])
+    if device == "cpu":
+        took = []
+        for i in range(times):
+            began = time.perf_counter()
+            call(i)
+            took.append(time.perf_counter() - began)
+        return statistics.median(took)
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(times)]
+    torch.cuda.synchronize()
+    for i, (began, ended) in enumerate(events):
+        began.record()
+        call(i)
+        ended.record()
+    torch.cuda.synchronize()
+    return statistics.median(began.elapsed_time(ended) for began, ended in events) / 1e3
+
+
+def captured(call) -> torch.cuda.CUDAGraph:
+    """A call as a CUDA graph; raises if it waits for the GPU."""
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for i in range(3):
+            call(i)
+    torch.cuda.current_stream().wait_stream(beside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call(0)
+    return graph
+
+
+def replayed(call, times: int = 50) -> float | str:
+    """Median seconds of a replay of a call, or why it cannot be captured."""
+    try:
+        graph = captured(call)
+    except RuntimeError as error:
+        return f"not captured: {error}"
+    return timed(lambda _: graph.replay(), "cuda", times)
 
 
 def tries(table: sidkit.SidTable, folder: Path) -> tuple[SidCatalogue, dict]:
     began = time.perf_counter()
     trie = Trie.of(table)
     built = time.perf_counter() - began
-    SidCatalogue(trie, SidTokens.level_major(SIZES, WORDS)).save(folder)
+    SidCatalogue(trie, SidTokens.level_major(SIZES, WORDS, end=WORDS - 1)).save(folder)
     size = sum(file.stat().st_size for file in folder.iterdir())
     began = time.perf_counter()
     catalogue = SidCatalogue.load(folder)
@@ -82,19 +119,25 @@ def prefixes(catalogue: SidCatalogue, rows: int, depth: int, device: str) -> tor
     return torch.as_tensor(catalogue.tokens.tokens(codes)[:, :depth], device=device)
 
 
-def masks(catalogue: SidCatalogue, beams: int, device: str, dtype) -> list[float]:
-    """Seconds of a mask at each level."""
-    constraint, seconds = SidConstraint(catalogue.trie, catalogue.tokens, start=0), []
+def masks(catalogue: SidCatalogue, beams: int, device: str, dtype) -> tuple[list[float], list[float | str]]:
+    """Seconds of a mask at each level, as it is called and, on a GPU, as a replayed graph."""
+    constraint, seconds, graphs = SidConstraint(catalogue.trie, catalogue.tokens, start=0), [], []
     vocabulary = catalogue.tokens.largest + 1
     scores = [torch.randn(beams, vocabulary, device=device, dtype=dtype) for _ in range(3)]
     for depth in range(3):
         rows = prefixes(catalogue, beams, depth, device)
-        seconds.append(timed(lambda i, rows=rows: constraint(rows, scores[i % 3]), device, 15))
-    return seconds
+
+        def mask(i, rows=rows):
+            return constraint(rows, scores[i % 3])
+
+        seconds.append(timed(mask, device, 15 if device == "cpu" else 100))
+        if device != "cpu":
+            graphs.append(replayed(mask))
+    return seconds, graphs
 
 
-def step(beams: int, device: str, dtype) -> tuple[float, int]:
-    """Seconds of one decoding step of the model, and its parameters."""
+def step(beams: int, device: str, dtype) -> tuple[float, float | str | None, int]:
+    """Seconds of one decoding step of the model, as it is called and as a replayed graph; its parameters."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     sizes = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
@@ -107,11 +150,13 @@ def step(beams: int, device: str, dtype) -> tuple[float, int]:
         cache.batch_repeat_interleave(beams)
 
         def one(i):
-            model(tokens[:, i : i + 1], past_key_values=cache, use_cache=True)
+            model(tokens[:, i % 128 :][:, :1], past_key_values=cache, use_cache=True)
             cache.crop(-1)
 
-        took = timed(one, device, 5 if device == "cpu" else 30)
-    return took, sum(value.numel() for value in model.parameters())
+        took = timed(one, device, 5 if device == "cpu" else 50)
+        # A replay reads the 128 tokens that were cached when it was captured, and appends its own anew.
+        graph = None if device == "cpu" else replayed(one)
+    return took, graph, sum(value.numel() for value in model.parameters())
 
 
 def python_callback(catalogue: SidCatalogue, beams: int, device: str) -> list[float]:
@@ -140,6 +185,14 @@ def _following(trie: Trie, tokens: SidTokens, prefix: list[int]) -> list[int]:
     return tokens.levels[level][trie.codes[level][first:last]].tolist()
 
 
+def compared(step: float, mask: list[float]) -> dict:
+    """The mask at its slowest level, and on average over the levels of a SID, as a share of the step."""
+    return {
+        "step_ms": round(1e3 * step, 3), "mask_ms_per_level": [round(1e3 * one, 3) for one in mask],
+        "mask_over_step": round(max(mask) / step, 4), "mask_over_step_mean": round(statistics.mean(mask) / step, 4),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path)
@@ -152,20 +205,24 @@ def main() -> None:
     table = catalogue_of(asked.items)
     with tempfile.TemporaryDirectory() as folder:
         catalogue, trie = tries(table, Path(folder) / "catalogue")
-        mask = masks(catalogue, asked.beams, asked.device, dtype)
+        mask, mask_graphs = masks(catalogue, asked.beams, asked.device, dtype)
         callback = python_callback(catalogue, asked.beams, asked.device)
-        model, parameters = step(asked.beams, asked.device, dtype)
+        model, model_graph, parameters = step(asked.beams, asked.device, dtype)
     figures = {
         "command": f"python benchmarks/decoding.py --items {asked.items} --beams {asked.beams} --device {asked.device}"
         f" --dtype {asked.dtype}",
         "machine": torch.cuda.get_device_name() if asked.device != "cpu" else platform.machine(),
         "threads": torch.get_num_threads(), "torch": torch.__version__, "python": platform.python_version(),
-        "sidkit": sidkit.__version__, "trie": trie, "beams": asked.beams, "parameters": parameters,
-        "step_ms": round(1e3 * model, 2), "mask_ms_per_level": [round(1e3 * one, 2) for one in mask],
-        "mask_over_step": round(max(mask) / model, 4),
+        "transformers": version("transformers"), "sidkit": sidkit.__version__, "trie": trie, "beams": asked.beams,
+        "parameters": parameters, **compared(model, mask),
+    }  # fmt: skip
+    if model_graph is not None:
+        failed = [one for one in (model_graph, *mask_graphs) if isinstance(one, str)]
+        figures["cuda_graphs"] = failed or compared(model_graph, mask_graphs)
+    figures |= {
         "prefix_allowed_tokens_fn_ms_per_level": [round(1e3 * one, 2) for one in callback],
         "callback_over_mask": [round(theirs / ours, 1) for theirs, ours in zip(callback, mask, strict=True)],
-    }  # fmt: skip
+    }
     print(json.dumps(figures, indent=1))
     if asked.output:
         asked.output.write_text(json.dumps(figures, indent=1) + "\n")

@@ -103,14 +103,21 @@ class SidConstraint:
             code = torch.where(on.level_of[sid[:, above]] == above, on.code_of[sid[:, above]], -1)
             node = trie.step(node, code, above)
         lost = node < 0  # no prefix of the catalogue, or a hypothesis that ended before
-        if lost.any():
-            self._end(out, scores, rows[lost], on)
-            rows, node = rows[~lost], node[~lost]
-        child, _ = trie.candidates(node, level)
+        if self.tokens.end is None:
+            if lost.any():
+                self._end(out, scores, rows[lost], on)
+                rows, node, lost = rows[~lost], node[~lost], lost[~lost]
+        elif level:
+            # Without a look at the rows: a GPU would have to wait for it, and could not capture the mask in a graph.
+            only = scores[rows, self.tokens.end]
+            out[rows, self.tokens.end] = torch.where(lost, only, -torch.inf)
+        child, _ = trie.candidates(node.clamp(min=0), level)
         token = on.tokens[level][trie.codes[level][child]]
         value = scores[rows[:, None], token]
         if on.alive is not None:
             value = torch.where(on.alive[level][child], value, -torch.inf)
+        if level:
+            value = torch.where(lost[:, None], -torch.inf, value)
         # Candidates that do not exist repeat the first child: they write the same value to the same token.
         out[rows[:, None], token] = value
 

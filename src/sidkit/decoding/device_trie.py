@@ -48,6 +48,7 @@ class DeviceTrie:
             self.children.append(_tensor(joined, device, dtype))
             self.codes.append(_tensor(codes, device, dtype))
         self.leaves = torch.as_tensor(begin[:-1], device=device)  # (R,)
+        self._keys: dict[int, Tensor] = {}
 
     def candidates(self, node: Tensor, level: int) -> tuple[Tensor, Tensor]:
         """The children of nodes (...) of the level above: their indices (..., widest), and which of them exist.
@@ -64,7 +65,14 @@ class DeviceTrie:
         return self.children[level][node], self.children[level][node + 1]
 
     def step(self, node: Tensor, code: Tensor, level: int) -> Tensor:
-        """The child with this code, or -1: if there is none, if the code is outside the level, if the node is -1."""
+        """The child with this code, or -1: if there is none, if the code is outside the level, if the node is -1.
+
+        A CPU halves the range of children again and again, in the trie's own, perhaps mapped, arrays. On a GPU that
+        would be a hundred small kernels: it searches once in the keys of all nodes of the level.
+        """
+        return self._by_key(node, code, level) if node.is_cuda else self._by_halving(node, code, level)
+
+    def _by_halving(self, node: Tensor, code: Tensor, level: int) -> Tensor:
         codes, (low, end) = self.codes[level], self.bounds(node.clamp(min=0), level)
         high = end
         for _ in range(self.widest[level].bit_length()):
@@ -73,6 +81,21 @@ class DeviceTrie:
             low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
         at = low.clamp(max=len(codes) - 1)
         return torch.where((node >= 0) & (low < end) & (codes[at] == code), at, -1)
+
+    def _by_key(self, node: Tensor, code: Tensor, level: int) -> Tensor:
+        keys, size = self._keys_of(level), self.sizes[level]
+        key = torch.where((node >= 0) & (code >= 0) & (code < size), node.long() * size + code, -1)
+        at = torch.searchsorted(keys, key).clamp(max=len(keys) - 1)
+        return torch.where(keys[at] == key, at, -1)
+
+    def _keys_of(self, level: int) -> Tensor:
+        """(nodes,) parent * size + code of every node, ascending; made when a level is first searched."""
+        if level not in self._keys:
+            children = self.children[level]
+            parents = torch.arange(len(children) - 1, device=children.device)
+            parent = parents.repeat_interleave(children.diff(), output_size=len(self.codes[level]))
+            self._keys[level] = parent * self.sizes[level] + self.codes[level]
+        return self._keys[level]
 
     def roots(self, users: int) -> Tensor:
         """(R, n, 1)"""
