@@ -11,6 +11,7 @@ import argparse
 import json
 import platform
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from sidkit.data.sequences import read_sequences
 from sidkit.retriever.data import Vocabulary, examples
 from sidkit.retriever.evaluation import Evaluator, JointEvaluator
 from sidkit.retriever.model import build_t5, new_weights
-from sidkit.retriever.plan import Plan
+from sidkit.retriever.plan import Plan, plan_of
 from sidkit.retriever.stack import Stack
 
 SIZES = (256, 256, 256)
@@ -33,8 +34,8 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def open_data(codes: Path, dataset: str):
-    sids = np.load(codes / dataset / "prq-kmeans-0.npy").astype(int)
+def open_data(codes: Path, dataset: str, tokenizer: str):
+    sids = np.load(codes / dataset / f"{tokenizer}-0.npy").astype(int)
     table = SidTable(np.arange(len(sids)), sids, SIZES)
     return table, read_sequences(codes / dataset / "sequences.parquet", table.ids)
 
@@ -96,6 +97,8 @@ def main() -> None:
     parser.add_argument("codes", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--dataset", default="sports")
+    parser.add_argument("--tokenizer", default="prq-kmeans")
+    parser.add_argument("--preset", default="paper", help="the plan: paper, best")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each is measured")
     parser.add_argument("--runs", default="1,8", help="models trained at once")
     parser.add_argument("--batches", default="256,1024")
@@ -105,9 +108,11 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     machine = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     report = {"machine": machine, "torch": torch.__version__, "sidkit": sidkit.__version__, "dataset": options.dataset}
-    report["command"] = f"python benchmarks/retriever.py CODES --dataset {options.dataset} --runs {options.runs}"
+    report["command"] = f"python benchmarks/retriever.py CODES --dataset {options.dataset} --runs {options.runs}" + (
+        f" --preset {options.preset}" if options.preset != "paper" else ""
+    )
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    table, sequences = open_data(options.codes, options.dataset)
+    table, sequences = open_data(options.codes, options.dataset, options.tokenizer)
 
     def keep(name: str, value) -> None:
         report[name] = value
@@ -116,7 +121,7 @@ def main() -> None:
 
     for batch in map(int, options.batches.split(",")):
         for runs in map(int, options.runs.split(",")):
-            plan = Plan(batch=batch)
+            plan = replace(plan_of(options.preset), batch=batch)
             figures, stack = stacked(table, sequences, plan, runs, device, options.seconds)
             keep(f"train, batch {batch}, {runs} at once", figures)
             if options.profile:

@@ -20,13 +20,13 @@ __all__ = ["commit", "made", "one_of", "versions", "with_others", "write_dataset
 
 
 def commit() -> str | None:
-    """The commit of the code, "-dirty" after it if files were changed; None outside of a repository."""
+    """The commit of the code, "-dirty" after it if files were changed; outside of a repository what COMMIT says."""
     words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         done = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True)
     except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+        return os.environ.get("COMMIT")
+    return done.stdout.strip() if done.returncode == 0 else os.environ.get("COMMIT")
 
 
 def versions() -> dict[str, str]:
