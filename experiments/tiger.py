@@ -12,6 +12,12 @@ can share a card, a dataset each. One cell alone, its codes made first:
 
 (minutes on a GPU; on two CPU cores an epoch on Last.fm takes half an hour, and runs stop after 14 to 170 epochs).
 
+Of another encoder, in a file of its own, whose lines say so:
+
+    python experiments/tiger.py CODES-GTE -o tiger.gte.jsonl --vectors embedding_gte.npy --datasets toys
+
+--free decodes the test once more without the constraint, with the same weights, into *.free.jsonl.
+
 What bfloat16 changes (the tables compare it with the runs above if this file is in the same folder):
 
     python experiments/tiger.py CODES -o experiments/results/tiger.float32.jsonl --precision float32 --datasets lastfm
@@ -23,6 +29,8 @@ import argparse
 import json
 import time
 from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -32,22 +40,19 @@ from tiger_codes import BEYOND, DATASETS, SIZES, TOKENIZERS, make
 MAIN = ("prq-kmeans", "rq-kmeans", "rq-vae", "without-global", "without-soft", "without-projection")
 OTHERS = ("opq-kmeans", "pq-kmeans", "rq-gmm", "r3-vae", "r3-vae-top1")
 CONTROLS = ("random", "category")
+VECTORS = "embedding.npy"
 
 
 def run_list(datasets: list[str], tokenizers: list[str], seeds: list[int]) -> list[tuple[str, str, int]]:
-    """Every run, most telling first: the main rows with every seed, then the paper's others, the controls and the
-    sensitivity settings with the first; what goes beyond the paper last, with every seed.
+    """Every run, most telling first: the main rows, the paper's others, the controls, the sensitivity settings, what
+    goes beyond the paper; of each of these, seed after seed.
     """
 
     def rank(name: str) -> int:
         groups = (MAIN, OTHERS, CONTROLS, TOKENIZERS, BEYOND)
         return next(index for index, names in enumerate(groups) if name in names)
 
-    runs = [
-        (rank(name), seed, index, name)
-        for index, name in enumerate(tokenizers)
-        for seed in (seeds if name in MAIN or name in BEYOND else seeds[:1])
-    ]
+    runs = [(rank(name), seed, index, name) for index, name in enumerate(tokenizers) for seed in seeds]
     return [(dataset, name, seed) for dataset in datasets for _, seed, _, name in sorted(runs)]
 
 
@@ -67,19 +72,19 @@ def training_runs(codes: Path, runs: list[tuple[str, str, int]]) -> list:
     return ready
 
 
-def line_of(dataset: str, outcome, plan, device) -> dict:
-    import transformers
-
+def line_of(dataset: str, outcome, plan, device, vectors: str) -> dict:
     from sidkit import quality
     from sidkit.retriever.trainer import facts_of
 
     run, facts = outcome.run, facts_of(outcome, plan, device)
     recipe, options = (TOKENIZERS | BEYOND)[run.name]
-    facts["versions"]["transformers"] = transformers.__version__
+    if find_spec("transformers"):
+        facts["versions"]["transformers"] = version("transformers")
     return {
         "dataset": dataset,
         "tokenizer": run.name,
         "seed": run.seed,
+        "vectors": vectors,
         "recipe": recipe,
         "options": options,
         "finished": outcome.finished,
@@ -88,8 +93,23 @@ def line_of(dataset: str, outcome, plan, device) -> dict:
         "icr_per_sid": quality(run.table.codes, SIZES)["icr_per_sid"],
         "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],
         "command": f"python experiments/tiger.py CODES -o OUT --data DATA --datasets {dataset} "
-        f"--tokenizers {run.name} --seeds {run.seed}",
+        f"--tokenizers {run.name} --seeds {run.seed}" + ("" if vectors == VECTORS else f" --vectors {vectors}"),
     }
+
+
+def free_line(line: dict, outcome, sequences, plan, device) -> dict:
+    """The test of the same weights where any tokens may be generated; what is no SID is skipped, or takes a rank."""
+    from sidkit.engine.device import product_dtype
+    from sidkit.retriever.evaluation import Evaluator
+    from sidkit.retriever.network import in_dtype
+
+    weights, tests = in_dtype(outcome.weights, product_dtype(plan.precision, device)), {}
+    for name, takes_rank in (("free", False), ("free_ranked", True)):
+        given = (outcome.run.table, sequences, "test", plan.history, device)
+        evaluator = Evaluator(*given, users_at_once=plan.inference_batch, invalid_consumes_rank=takes_rank)
+        tests[name] = evaluator(weights, plan.shape, plan.beams, constrained=False).means()
+    kept = ("dataset", "tokenizer", "seed", "vectors", "finished", "epochs", "test", "versions", "commit")
+    return {name: line[name] for name in kept} | tests | {"command": f"{line['command']} --free"}
 
 
 def main() -> None:
@@ -106,6 +126,8 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--precision", default="auto", help="of matrix products: auto, bfloat16, float32")
+    parser.add_argument("--vectors", default=VECTORS, help="of which the codes are; what tiger_codes.py was given")
+    parser.add_argument("--free", action="store_true", help="test once more without the constraint")
     options = parser.parse_args()
 
     import torch
@@ -133,19 +155,28 @@ def main() -> None:
     if options.data:
         for run in wanted:
             if run not in done:
-                make(options.data, options.codes, *run)
+                dataset, name, seed = run
+                make(options.data, options.codes, dataset, name, [seed], options.vectors)
     for dataset in datasets:
         ready = training_runs(options.codes, [run for run in wanted if run[0] == dataset and run not in done])
         if not ready or (deadline is not None and time.monotonic() + 60 * options.room > deadline):
             continue
         sequences = read_sequences(options.codes / dataset / "sequences.parquet", ready[0].table.ids)
         print(f"{dataset}: {len(ready)} runs with {asdict(plan)}", flush=True)
+        outcomes = []
         with Terminal() as progress:
             given = (ready, sequences, plan, device, options.at_once, progress)
             for outcome in train_stack(*given, report=print_epoch(dataset), deadline=deadline):
-                target = options.output if outcome.finished else options.output.with_suffix(".cut.jsonl")
-                with target.open("a") as out:
-                    out.write(json.dumps(line_of(dataset, outcome, plan, device)) + "\n")
+                outcomes.append((line_of(dataset, outcome, plan, device, options.vectors), outcome))
+                ending = ".jsonl" if outcome.finished else ".cut.jsonl"
+                append(options.output.with_suffix(ending), outcomes[-1][0])
+        for line, outcome in outcomes if options.free else []:
+            append(options.output.with_suffix(".free.jsonl"), free_line(line, outcome, sequences, plan, device))
+
+
+def append(path: Path, line: dict) -> None:
+    with path.open("a") as out:
+        out.write(json.dumps(line) + "\n")
 
 
 def print_epoch(dataset: str):

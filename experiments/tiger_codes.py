@@ -18,6 +18,7 @@ import json
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,9 @@ TOKENIZERS: dict[str, tuple[str, dict]] = {  # most telling first; options that 
     "rq-gmm": ("rq-gmm", {}),
     "r3-vae": ("r3-vae", {"preset": "paper"}),  # read literally: ratings nearly flat
     "r3-vae-top1": ("r3-vae", {"preset": "public", "epochs": 500, "rating": "top1"}),
+    "rq-vae-20": ("rq-vae", {"preset": "paper"}),  # the paper's 20 epochs
+    "rq-vae-3000": ("rq-vae", {"preset": "public"}),  # the public schedule to its end
+    "r3-vae-3000": ("r3-vae", {"preset": "public", "rating": "top1"}),
     **{f"prq-k{k}": ("prq-kmeans", {"top_k": k}) for k in (5, 10)},  # k = 1 is without-soft
     **{f"prq-beta{beta}": ("prq-kmeans", {"beta": float(beta)}) for beta in (10, 20, 25)},
 }
@@ -106,37 +110,44 @@ def category_codes(folder: Path, seed: int) -> np.ndarray:
     return codes
 
 
-def codes_of(folder: Path, name: str, seed: int, vectors: str) -> np.ndarray:
+def codes_of(folder: Path, name: str, seeds: Sequence[int], vectors: str) -> Iterator[np.ndarray]:
+    """The codes of each seed. Learned tokenizers train all seeds at once, which a GPU does in the time of one."""
+    if name in ("random", "category"):
+        items = pq.read_metadata(folder / "items.parquet").num_rows
+        yield from (random_codes(items, seed) if name == "random" else category_codes(folder, seed) for seed in seeds)
+        return
+    X = embeddings(folder, vectors)
+    recipe_name, options = (TOKENIZERS | BEYOND)[name]
     if name in BEYOND:
         from beyond_tokenizers import beyond_codes
 
-        recipe_name, options = BEYOND[name]
-        return beyond_codes(
-            recipe_name, folder, embeddings(folder, vectors), **{"sizes": SIZES, "seed": seed} | options
-        )
-    recipe_name, options = TOKENIZERS[name]
-    if name == "random":
-        return random_codes(pq.read_metadata(folder / "items.parquet").num_rows, seed)
-    if name == "category":
-        return category_codes(folder, seed)
+        for seed in seeds:
+            yield beyond_codes(recipe_name, folder, X, **{"sizes": SIZES, "seed": seed} | options)
+        return
     from sidkit.tokenizer.recipes import recipe
 
-    return recipe(recipe_name, sizes=SIZES, **options).fit(embeddings(folder, vectors), seed=seed).fit_codes
+    tokenizer = recipe(recipe_name, sizes=SIZES, **options)
+    at_once = [seeds] if tokenizer.fits_seeds_at_once else [[seed] for seed in seeds]
+    yield from (fitted.fit_codes for some in at_once for fitted in tokenizer.fit_seeds(X, some))
 
 
-def make(data: Path, output: Path, dataset: str, name: str, seed: int, vectors: str = "embedding.npy") -> None:
-    """One file of codes, and the dataset's sequences in the same folder, unless they exist."""
-    path = output / dataset / f"{name}-{seed}.npy"
-    if path.exists():
+def make(
+    data: Path, output: Path, dataset: str, name: str, seeds: Sequence[int], vectors: str = "embedding.npy"
+) -> None:
+    """A file of codes for each seed, and the dataset's sequences in the same folder, unless they exist."""
+    paths = {seed: output / dataset / f"{name}-{seed}.npy" for seed in seeds}
+    paths = {seed: path for seed, path in paths.items() if not path.exists()}
+    if not paths:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not (path.parent / "sequences.parquet").exists():
-        shutil.copyfile(data / dataset / "sequences.parquet", path.parent / "sequences.parquet")
+    folder = output / dataset
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "sequences.parquet").exists():
+        shutil.copyfile(data / dataset / "sequences.parquet", folder / "sequences.parquet")
     start = time.perf_counter()
-    codes = codes_of(data / dataset, name, seed, vectors)
-    with replace_file(path) as temporary, temporary.open("wb") as file:
-        np.save(file, codes.astype(np.uint8))
-    print(json.dumps({"made": str(path), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
+    for path, codes in zip(paths.values(), codes_of(data / dataset, name, list(paths), vectors), strict=True):
+        with replace_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, codes.astype(np.uint8))
+        print(json.dumps({"made": str(path), "seconds": round(time.perf_counter() - start, 1)}), flush=True)
 
 
 def main() -> None:
@@ -148,10 +159,9 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--vectors", default="embedding.npy", help="file of vectors in each folder, or wordllama")
     options = parser.parse_args()
-    for seed in range(options.seeds):
-        for name in options.tokenizers.split(","):
-            for dataset in options.datasets.split(","):
-                make(options.data, options.output, dataset, name, seed, options.vectors)
+    for name in options.tokenizers.split(","):
+        for dataset in options.datasets.split(","):
+            make(options.data, options.output, dataset, name, range(options.seeds), options.vectors)
 
 
 if __name__ == "__main__":
