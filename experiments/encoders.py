@@ -33,7 +33,7 @@ from sidkit.tokenizer.recipes import recipe
 DATASETS = ("lastfm", "toys", "clothing", "sports")
 SIZES = (256, 256, 256)
 ENCODERS = {"MiniLM": "embedding.npy", "gte": "embedding_gte.npy", "WordLlama": "items.parquet"}
-FIVE = ("prq-kmeans", "rq-kmeans", "opq-kmeans", "rq-vae", "rq-gmm")  # as many as in the paper's figure
+FIVE = ("prq-kmeans", "rq-kmeans", "opq-kmeans", "rq-gmm", "rq-vae")  # as many as in the paper's figure; slowest last
 SEEDED = ("without-soft", "prq-k5", "prq-k10", "prq-beta10", "prq-beta20", "prq-beta25", "pq-kmeans", "r3-vae")
 OPTIONS = {name: options for name, (_, options) in TOKENIZERS.items()} | {"rq-vae": {"preset": "paper"}}
 
