@@ -21,6 +21,7 @@ import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -119,25 +120,17 @@ def prefixes(catalogue: SidCatalogue, rows: int, depth: int, device: str) -> tor
     return torch.as_tensor(catalogue.tokens.tokens(codes)[:, :depth], device=device)
 
 
-def masks(catalogue: SidCatalogue, beams: int, device: str, dtype) -> tuple[list[float], list[float | str]]:
-    """Seconds of a mask at each level, as it is called and, on a GPU, as a replayed graph."""
-    constraint, seconds, graphs = SidConstraint(catalogue.trie, catalogue.tokens, start=0), [], []
+def masks(catalogue: SidCatalogue, beams: int, device: str, dtype) -> list[Callable[[int], object]]:
+    """For each level the call of a mask."""
+    constraint = SidConstraint(catalogue.trie, catalogue.tokens, start=0)
     vocabulary = catalogue.tokens.largest + 1
     scores = [torch.randn(beams, vocabulary, device=device, dtype=dtype) for _ in range(3)]
-    for depth in range(3):
-        rows = prefixes(catalogue, beams, depth, device)
-
-        def mask(i, rows=rows):
-            return constraint(rows, scores[i % 3])
-
-        seconds.append(timed(mask, device, 15 if device == "cpu" else 100))
-        if device != "cpu":
-            graphs.append(replayed(mask))
-    return seconds, graphs
+    rows = [prefixes(catalogue, beams, depth, device) for depth in range(3)]
+    return [lambda i, rows=one: constraint(rows, scores[i % 3]) for one in rows]
 
 
-def step(beams: int, device: str, dtype) -> tuple[float, float | str | None, int]:
-    """Seconds of one decoding step of the model, as it is called and as a replayed graph; its parameters."""
+def step(beams: int, device: str, dtype) -> tuple[Callable[[int], object], int]:
+    """The call of one decoding step of the model, and its parameters."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     sizes = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
@@ -147,16 +140,15 @@ def step(beams: int, device: str, dtype) -> tuple[float, float | str | None, int
     tokens = torch.randint(0, WORDS, (beams, 128), device=device)
     with torch.no_grad():
         cache = model(tokens[:1], use_cache=True).past_key_values
-        cache.batch_repeat_interleave(beams)
+    cache.batch_repeat_interleave(beams)
+    nothing = {"full_attention": None}  # every token sees all others: while a graph is captured, a mask would be made
 
-        def one(i):
-            model(tokens[:, i % 128 :][:, :1], past_key_values=cache, use_cache=True)
-            cache.crop(-1)
+    @torch.no_grad()
+    def one(i):
+        model(tokens[:, i % 128 :][:, :1], attention_mask=nothing, past_key_values=cache, use_cache=True)
+        cache.crop(-1)  # a replayed graph appends its own token anew to those that were cached when it was captured
 
-        took = timed(one, device, 5 if device == "cpu" else 50)
-        # A replay reads the 128 tokens that were cached when it was captured, and appends its own anew.
-        graph = None if device == "cpu" else replayed(one)
-    return took, graph, sum(value.numel() for value in model.parameters())
+    return one, sum(value.numel() for value in model.parameters())
 
 
 def python_callback(catalogue: SidCatalogue, beams: int, device: str) -> list[float]:
@@ -203,11 +195,14 @@ def main() -> None:
     asked = parser.parse_args()
     dtype = getattr(torch, asked.dtype)
     table = catalogue_of(asked.items)
+    times = (15, 5) if asked.device == "cpu" else (100, 50)  # of masks and of steps
     with tempfile.TemporaryDirectory() as folder:
         catalogue, trie = tries(table, Path(folder) / "catalogue")
-        mask, mask_graphs = masks(catalogue, asked.beams, asked.device, dtype)
+        mask_calls = masks(catalogue, asked.beams, asked.device, dtype)
+        mask = [timed(call, asked.device, times[0]) for call in mask_calls]
         callback = python_callback(catalogue, asked.beams, asked.device)
-        model, model_graph, parameters = step(asked.beams, asked.device, dtype)
+        step_call, parameters = step(asked.beams, asked.device, dtype)
+        model = timed(step_call, asked.device, times[1])
     figures = {
         "command": f"python benchmarks/decoding.py --items {asked.items} --beams {asked.beams} --device {asked.device}"
         f" --dtype {asked.dtype}",
@@ -215,17 +210,22 @@ def main() -> None:
         "threads": torch.get_num_threads(), "torch": torch.__version__, "python": platform.python_version(),
         "transformers": version("transformers"), "sidkit": sidkit.__version__, "trie": trie, "beams": asked.beams,
         "parameters": parameters, **compared(model, mask),
-    }  # fmt: skip
-    if model_graph is not None:
-        failed = [one for one in (model_graph, *mask_graphs) if isinstance(one, str)]
-        figures["cuda_graphs"] = failed or compared(model_graph, mask_graphs)
-    figures |= {
         "prefix_allowed_tokens_fn_ms_per_level": [round(1e3 * one, 2) for one in callback],
         "callback_over_mask": [round(theirs / ours, 1) for theirs, ours in zip(callback, mask, strict=True)],
-    }
+    }  # fmt: skip
+    written(figures, asked.output)  # before the graphs: a capture that fails can leave a GPU unusable
+    if asked.device != "cpu":
+        mask_graphs = [replayed(call) for call in mask_calls]
+        model_graph = replayed(step_call)
+        failed = [one for one in (*mask_graphs, model_graph) if isinstance(one, str)]
+        figures["cuda_graphs"] = failed or compared(model_graph, mask_graphs)
+        written(figures, asked.output)
     print(json.dumps(figures, indent=1))
-    if asked.output:
-        asked.output.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def written(figures: dict, output: Path | None) -> None:
+    if output:
+        output.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -100,8 +100,7 @@ class SidConstraint:
         level, trie = sid.shape[1], on.trie
         node = torch.zeros_like(rows)
         for above in range(level):
-            code = torch.where(on.level_of[sid[:, above]] == above, on.code_of[sid[:, above]], -1)
-            node = trie.step(node, code, above)
+            node = trie.step(node, on.code_at[above][sid[:, above]], above)
         lost = node < 0  # no prefix of the catalogue, or a hypothesis that ended before
         if self.tokens.end is None:
             if lost.any():
@@ -110,14 +109,14 @@ class SidConstraint:
         elif level:
             # Without a look at the rows: a GPU would have to wait for it, and could not capture the mask in a graph.
             only = scores[rows, self.tokens.end]
-            out[rows, self.tokens.end] = torch.where(lost, only, -torch.inf)
+            out[rows, self.tokens.end] = torch.where(lost, only, on.never)
         child, _ = trie.candidates(node.clamp(min=0), level)
         token = on.tokens[level][trie.codes[level][child]]
         value = scores[rows[:, None], token]
         if on.alive is not None:
-            value = torch.where(on.alive[level][child], value, -torch.inf)
+            value = torch.where(on.alive[level][child], value, on.never)
         if level:
-            value = torch.where(lost[:, None], -torch.inf, value)
+            value = torch.where(lost[:, None], on.never, value)
         # Candidates that do not exist repeat the first child: they write the same value to the same token.
         out[rows[:, None], token] = value
 
@@ -142,24 +141,28 @@ class SidConstraint:
 class _OnDevice:
     """Tables of a constraint for one vocabulary on one device.
 
-    level_of, code_of   (V,) the level and code of every token, -1 if it is none of a SID
-    in_sids             (V,) tokens of SIDs
-    not_in_text         (V,) tokens that may not follow ordinary text
+    level_of      (V,) the level of every token, -1 if it is none of a SID
+    code_at       per level, (V + 1,) the code of every token, -1 if it is none of that level; the last for no token
+    in_sids       (V,) tokens of SIDs
+    not_in_text   (V,) tokens that may not follow ordinary text
+    never         the score of what may not follow
     """
 
     def __init__(self, constraint: SidConstraint, vocabulary: int, device: Any) -> None:
         tokens, trie = constraint.tokens, constraint.trie
-        level_of, code_of = np.full(vocabulary, -1, np.int8), np.full(vocabulary, -1, np.int32)
+        level_of = np.full(vocabulary, -1, np.int8)
+        code_at = np.full((len(tokens.levels), vocabulary + 1), -1, np.int32)
         for level, ids in enumerate(tokens.levels):
-            level_of[ids], code_of[ids] = level, np.arange(len(ids))
+            level_of[ids], code_at[level, ids] = level, np.arange(len(ids))
         free = level_of < 0
         if tokens.begin is None:  # a first token opens a SID, if any item has it
             leads = trie.codes[0] if constraint.alive is None else trie.codes[0][constraint.alive[0]]
             free = free.copy()
             free[tokens.levels[0][leads]] = True
-        self.level_of, self.code_of, self.in_sids, self.not_in_text = (
-            torch.as_tensor(each, device=device) for each in (level_of, code_of, level_of >= 0, ~free)
+        self.level_of, self.code_at, self.in_sids, self.not_in_text = (
+            torch.as_tensor(each, device=device) for each in (level_of, code_at, level_of >= 0, ~free)
         )
+        self.never = torch.tensor(-torch.inf, device=device)
         self.trie = DeviceTrie(trie, Vocabulary(tuple(trie.sizes)), device, torch.int32)
         self.tokens = [torch.as_tensor(level, device=device) for level in tokens.levels]
         self.alive = None

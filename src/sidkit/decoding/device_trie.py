@@ -48,6 +48,8 @@ class DeviceTrie:
             self.children.append(_tensor(joined, device, dtype))
             self.codes.append(_tensor(codes, device, dtype))
         self.leaves = torch.as_tensor(begin[:-1], device=device)  # (R,)
+        self._none = torch.tensor(-1, device=device)  # a number would be copied there each time
+        self._counts = [torch.arange(widest, device=device, dtype=dtype) for widest in self.widest]
         self._keys: dict[int, Tensor] = {}
 
     def candidates(self, node: Tensor, level: int) -> tuple[Tensor, Tensor]:
@@ -56,13 +58,13 @@ class DeviceTrie:
         Those that do not exist repeat the first child.
         """
         begin, stop = self.bounds(node, level)
-        child = begin[..., None] + torch.arange(self.widest[level], device=node.device, dtype=begin.dtype)
+        child = begin[..., None] + self._counts[level]
         real = child < stop[..., None]
         return torch.where(real, child, begin[..., None]), real
 
     def bounds(self, node: Tensor, level: int) -> tuple[Tensor, Tensor]:
         """The first child of each node, and the first node after its children."""
-        return self.children[level][node], self.children[level][node + 1]
+        return self.children[level][node], self.children[level][1:][node]
 
     def step(self, node: Tensor, code: Tensor, level: int) -> Tensor:
         """The child with this code, or -1: if there is none, if the code is outside the level, if the node is -1.
@@ -83,18 +85,24 @@ class DeviceTrie:
         return torch.where((node >= 0) & (low < end) & (codes[at] == code), at, -1)
 
     def _by_key(self, node: Tensor, code: Tensor, level: int) -> Tensor:
+        # The codes -1 and size stand for all outside the level: no key of any parent has them.
         keys, size = self._keys_of(level), self.sizes[level]
-        key = torch.where((node >= 0) & (code >= 0) & (code < size), node.long() * size + code, -1)
-        at = torch.searchsorted(keys, key).clamp(max=len(keys) - 1)
-        return torch.where(keys[at] == key, at, -1)
+        key = torch.add(code.clamp(-1, size), node, alpha=size + 2)
+        at = torch.searchsorted(keys, key)
+        return torch.where(keys[at] == key, at, self._none)
 
     def _keys_of(self, level: int) -> Tensor:
-        """(nodes,) parent * size + code of every node, ascending; made when a level is first searched."""
+        """(nodes + 1,) parent * (size + 2) + code of every node, ascending, and a last one that is never asked for.
+
+        They are made when a level is first searched.
+        """
         if level not in self._keys:
             children = self.children[level]
             parents = torch.arange(len(children) - 1, device=children.device)
             parent = parents.repeat_interleave(children.diff(), output_size=len(self.codes[level]))
-            self._keys[level] = parent * self.sizes[level] + self.codes[level]
+            keys = torch.full((len(parent) + 1,), torch.iinfo(torch.int64).max, device=children.device)
+            torch.add(self.codes[level], parent, alpha=self.sizes[level] + 2, out=keys[:-1])
+            self._keys[level] = keys
         return self._keys[level]
 
     def roots(self, users: int) -> Tensor:
