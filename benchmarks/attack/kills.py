@@ -52,7 +52,9 @@ from importlib import import_module
 for name in ("tokenizer.recipes", "retriever.trainer", "search.training.loop", "embed.job", "report.page", "export.job",
              "publish.registry", "search.simulate.make", "demo.build", "search.align.job"):
     import_module("sidkit." + name)
-for name in ("transformers", "tensorboard", "torch.utils.tensorboard", "sklearn.manifold"):
+for name in ("transformers.models.t5.modeling_t5", "transformers.models.bart.modeling_bart", "transformers.generation",
+             "torch._dynamo", "torch.optim", "pydantic", "rich.console", "typer.rich_utils", "pyarrow.dataset",
+             "tensorboard", "torch.utils.tensorboard", "sklearn.manifold"):
     try:
         import_module(name)
     except ImportError:

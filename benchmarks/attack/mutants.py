@@ -3,11 +3,13 @@
     python benchmarks/attack/mutants.py --number 1000000 --least 5000 -o benchmarks/results/mutants.json
     python benchmarks/attack/mutants.py --kinds table encoder --number 5000 --seed 7
     python benchmarks/attack/mutants.py --repeat "table 7 4711"     # one of them, with its traceback
+    python benchmarks/attack/mutants.py --number 1000000 --least 5000 --workers 12 -o FILE
 
 A mutant is an artefact with one change: damaged bytes, or hostile content under digests that are right
 (tests/attack/mutations.py). Each is loaded and used. Batches run in processes that are forked from one with everything
 imported; a watchdog ends a process that spends over --seconds on one mutant. A mutant that kills or outlasts its
-process is counted, and the batch goes on after it. With -o, batches that are in the file are not run again.
+process is counted, and the batch goes on after it. With -o, batches that are in the file are not run again. Kinds whose
+libraries are not installed are left out, and named.
 
 Kinds that take long (SLOW) have --least mutants; what is left of --number is shared among the others.
 
@@ -33,8 +35,10 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -47,11 +51,13 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "attack"), str(HERE.p
 from artefacts import KINDS  # noqa: E402
 from made import made  # noqa: E402
 from mutations import Trial  # noqa: E402
-from workers import Batch, Prepared, in_workers  # noqa: E402
+from workers import Batch, NotHere, Prepared, in_workers  # noqa: E402
 
 BATCH = 1000
 WRONG = ("silent", "foreign", "hangs", "deaths", "greedy")
 WHERE = made(" ".join(["python", *sys.argv]))
+MACHINE = f"{WHERE['machine']}, Python {WHERE['python']}"
+PREPARED: dict[str, Prepared] = {}
 SLOW = (
     "training",
     "retriever",
@@ -80,8 +86,26 @@ def run_batch(prepared: Prepared, batch: Batch) -> dict[str, Any]:
             groups.setdefault("greedy", []).append(f"{batch.name(number)}: {found['mutant']}")
         if found["result"] in WRONG:
             groups.setdefault(found["words"], []).append(f"{batch.name(number)}: {found.get('mutant', '')}")
-    seconds = round(time.monotonic() - began, 1)
-    return {"counts": dict(counts), "groups": groups, "peak_mb": peak, "seconds": seconds, "commit": WHERE["commit"]}
+    facts = {"seconds": round(time.monotonic() - began, 1), "commit": WHERE["commit"], "machine": MACHINE}
+    return {"counts": dict(counts), "groups": groups, "peak_mb": peak, **facts}
+
+
+def run_all(prepared: dict[str, Prepared], batches: list[Batch], workers: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every batch with its result, in some order; the workers are forked here, with all that is prepared."""
+    PREPARED.update(prepared)
+    if workers == 1:
+        yield from map(_run_named, batches)
+        return
+    with get_context("fork").Pool(workers) as pool:
+        yield from pool.imap_unordered(_run_named, batches)
+
+
+def _run_named(batch: Batch) -> tuple[str, dict[str, Any]]:
+    return name_of(batch), run_batch(PREPARED[batch.kind], batch)
+
+
+def name_of(batch: Batch) -> str:
+    return f"{batch.kind} {batch.seed} {batch.first} {batch.last}"
 
 
 def repeat(name: str) -> None:
@@ -150,6 +174,7 @@ def main() -> None:
     parser.add_argument("--least", type=int, default=0, help="mutants of every kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=10, help="for one mutant")
+    parser.add_argument("--workers", type=int, default=1, help="batches at a time")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--repeat", metavar="NAME")
     options = parser.parse_args()
@@ -164,16 +189,20 @@ def main() -> None:
         kept = json.loads(options.output.read_text(encoding="utf-8"))["batches"]
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
         numbers = shares(options.kinds, options.number, options.least)
+        todo = [Batch(kind, options.seed, first, last, options.seconds) for kind, first, last in in_turn(numbers)]
+        todo = [batch for batch in todo if name_of(batch) not in kept]
         prepared: dict[str, Prepared] = {}
-        for kind, first, last in in_turn(numbers):
-            name = f"{kind} {options.seed} {first} {last}"
-            if name in kept:
-                continue
-            if kind not in prepared:
+        for kind in dict.fromkeys(batch.kind for batch in todo):
+            with suppress(NotHere):
                 prepared[kind] = Prepared(KINDS[kind], Path(scratch) / kind)
-            kept[name] = run_batch(prepared[kind], Batch(kind, options.seed, first, last, options.seconds))
-            write(options.output, {**WHERE, "limits": {"seconds": options.seconds}, **summary(kept), "batches": kept})
-            print(name, json.dumps(kept[name]["counts"]), json.dumps(kept[name]["groups"])[:2000], flush=True)
+        left_out = sorted({batch.kind for batch in todo} - set(prepared))
+        print("left out, without their libraries:", *left_out or ["none"], flush=True)
+        ready = [batch for batch in todo if batch.kind in prepared]
+        for name, found in run_all(prepared, ready, options.workers):
+            kept[name] = found
+            facts = {**WHERE, "limits": {"seconds": options.seconds}, "left_out": left_out}
+            write(options.output, {**facts, **summary(kept), "batches": kept})
+            print(name, json.dumps(found["counts"]), json.dumps(found["groups"])[:2000], flush=True)
     return None
 
 

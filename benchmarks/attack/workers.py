@@ -10,9 +10,12 @@ import select
 import shutil
 import signal
 import struct
+import sys
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -20,13 +23,20 @@ from typing import Any, NamedTuple
 from artefact import Artefact
 from mutations import Trial
 
-__all__ = ["Batch", "Prepared", "in_workers"]
+from sidkit.errors import MissingExtraError
+
+__all__ = ["Batch", "NotHere", "Prepared", "in_workers"]
 
 LEAST = 128 << 20  # bytes of memory that a mutant may take beyond twice its size
 SPACE = 4 << 30  # bytes of address space beyond that of the libraries
 STATE, SIZE = "qdd", 24  # the number of a mutant, and when it began: of the clock, and of the process's own time
 IDLE = 30  # times as long may a mutant take when other processes have the processor
 START = 120  # seconds in which a process is ready
+MISSING = 3  # exit status of a process that lacks a library
+
+
+class NotHere(Exception):
+    """A library that an artefact needs is not installed."""
 
 
 class Batch(NamedTuple):
@@ -47,12 +57,24 @@ class Prepared:
 
     def __init__(self, artefact: Artefact, folder: Path) -> None:
         self.artefact, self.folder, self.made = artefact, folder, folder / "made"
-        self.made.mkdir(parents=True)
         child = os.fork()
         if not child:
-            _end(lambda: artefact.make(self.made))
-        if os.waitpid(child, 0)[1]:
+            _end(self._first)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status == MISSING:
+            raise NotHere
+        if status:
             raise SystemExit("an artefact could not be made")
+        for name in (folder / "modules").read_text().split():  # once here, not in every process that is forked
+            with suppress(Exception):
+                import_module(name)
+
+    def _first(self) -> None:
+        """Make it, use it once, and note the modules that this took."""
+        before = set(sys.modules)
+        Trial(self.artefact, self.folder)
+        new = [name for name in sys.modules if name not in before]
+        (self.folder / "modules").write_text("\n".join(new))
 
 
 def in_workers(prepared: Prepared, batch: Batch) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -102,6 +124,9 @@ def _end(work: Any) -> None:
     try:
         work()
         os._exit(0)
+    except (ImportError, MissingExtraError):
+        traceback.print_exc()
+        os._exit(MISSING)
     except BaseException:  # noqa: BLE001
         traceback.print_exc()
     finally:
