@@ -302,9 +302,19 @@ class TestCentroidMap:
     def test_spaces_of_different_dimension_have_no_joint_map(self, rng):
         assert joint_map([rng.normal(size=(4, 3)), rng.normal(size=(4, 2))]) == ([], "")
 
-    def test_many_centroids_are_sampled_evenly(self, rng):
-        points, _ = joint_map([rng.normal(size=(4000, 4)), rng.normal(size=(100, 4))], "pca")
-        assert [len(part) for part in points] == [MOST // 2, 100]
+    def test_of_too_many_centroids_the_larger_codebooks_are_sampled(self, rng):
+        def shown(*sizes):
+            points, _ = joint_map([rng.normal(size=(size, 2)) for size in sizes], "pca")
+            return [len(part) for part in points]
+
+        assert shown(5000, 100) == [MOST - 100, 100]
+        assert shown(4000, 3000, 100) == [(MOST - 100) // 2, (MOST - 100) // 2, 100]
+        assert shown(*[1024, 512, 128] * 3) == [725, 512, 128] * 3
+
+    def test_zero_centroids_take_no_place_of_others(self, rng):
+        book = np.concatenate([rng.normal(size=(MOST - 10, 2)), np.zeros((100, 2))])
+        points, _ = joint_map([book, rng.normal(size=(10, 2))], "pca")
+        assert [len(part) for part in points] == [MOST - 10, 10]
 
     def test_all_centroids_of_two_tokenizers_of_the_papers_sizes_are_shown(self, rng):
         sizes = (1024, 512, 128) * 2

@@ -25,16 +25,18 @@ def joint_map(
     """Per codebook, the points of its centroids on a plane, all from one fit; and the name of the method.
 
     auto is t-SNE where scikit-learn is installed, else the first two principal components. Zero centroids are left out;
-    of more than MOST centroids, a random sample is shown: of every codebook at most MOST / codebooks. There are no
-    points where codebooks have different dimensions.
+    of more than MOST others a random sample is shown, of the larger codebooks alone and of each equally many, so that
+    MOST are shown. There are no points where codebooks have different dimensions.
     """
     if method not in METHODS:
         raise SpecError(f"the map can be drawn by {', '.join(METHODS)}, not {method!r}")
     if len({book.shape[1] for book in codebooks}) != 1:
         return [], ""
     rng = np.random.default_rng(seed)
-    most = MOST if sum(map(len, codebooks)) <= MOST else MOST // len(codebooks)
-    samples = [_sample(np.asarray(book, np.float64), most, rng) for book in codebooks]
+    books = [np.asarray(book, np.float64) for book in codebooks]
+    books = [book[np.abs(book).sum(axis=1) > 0] for book in books]
+    most = _most_of_each([len(book) for book in books])
+    samples = [_sample(book, most, rng) for book in books]
     centroids = np.concatenate(samples)
     if len(centroids) < 3:
         return [], ""
@@ -44,8 +46,18 @@ def joint_map(
     return np.split(points, ends[:-1]), "t-SNE" if by_tsne else "PCA"
 
 
+def _most_of_each(sizes: Sequence[int]) -> int:
+    """The largest number c for which min(size, c), summed over the sizes, is at most MOST."""
+    left = MOST
+    for done, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - done)
+        if size > share:
+            return share
+        left -= size
+    return MOST
+
+
 def _sample(book: NDArray[np.float64], most: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    book = book[np.abs(book).sum(axis=1) > 0]
     return book if len(book) <= most else book[np.sort(rng.choice(len(book), most, replace=False))]
 
 
