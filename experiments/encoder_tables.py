@@ -89,7 +89,7 @@ def draw(lines: list[dict], path: Path) -> None:
             axis.grid(axis="y", alpha=0.3)
             axis.set_axisbelow(True)
             if row == 0:
-                axis.set(title=dataset, ylim=(30, 101))
+                axis.set(title=dataset, ylim=(0, 101))
             if column == 0:
                 axis.set_ylabel(label)
     handles, labels = axes[0][0].get_legend_handles_labels()

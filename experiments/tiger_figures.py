@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 
 from tiger import MAIN
 from tiger_codes import BEYOND, DATASETS, TOKENIZERS
@@ -51,8 +51,8 @@ def draw(done: list[dict], folder: Path) -> None:
 
 
 def sensitivity(done: list[dict]):
-    """Recall@20 and NDCG@20 by k and by beta, a column per dataset where either was varied: runs of the first seed
-    joined, the others in grey."""
+    """Recall@20 and NDCG@20 by k and by beta, a column per dataset where either was varied: a line through the means of
+    the seeds that all settings have, with their standard deviation, and a grey dot for every run."""
     import matplotlib.pyplot as plt
 
     settings = {1: "without-soft", 2: "prq-kmeans", 5: "prq-k5", 10: "prq-k10"}
@@ -70,14 +70,17 @@ def sensitivity(done: list[dict]):
             key = f"item_{name.lower()}@20"
             runs = {x: rows[dataset][tokenizer] for x, tokenizer in series.items() if tokenizer in rows[dataset]}
             values = {x: {seed: run["test"][key] for seed, run in each.items()} for x, each in runs.items()}
-            first = {x: each[SEEDS[0]] for x, each in values.items() if SEEDS[0] in each}
-            axis.plot(list(first), list(first.values()), "o-", label="seed 0")
-            others = [(x, value) for x, each in values.items() for seed, value in each.items() if seed != SEEDS[0]]
-            axis.plot([x for x, _ in others], [value for _, value in others], ".", color="grey", label="other seeds")
+            shared = sorted(set(SEEDS).intersection(*values.values()))
+            joined = {x: [each[seed] for seed in shared] for x, each in values.items()}
+            spread = [stdev(each) for each in joined.values()] if len(shared) > 1 else None
+            dots = [(x, value) for x, each in values.items() for value in each.values()]
+            axis.plot([x for x, _ in dots], [value for _, value in dots], ".", color="grey", label="every run")
+            label = f"mean of seeds {', '.join(map(str, shared))}" if len(shared) > 1 else f"seed {shared[0]}"
+            axis.errorbar(list(joined), list(map(mean, joined.values())), spread, fmt="o-", capsize=3, label=label)
             axis.set(xlabel=word, xticks=list(series))
             axis.margins(y=0.15)
             if column == 0:
                 axis.set_ylabel(f"test {name}@20")
         axes[0][column].set_title(dataset)
-    axes[0][0].legend(fontsize=8)
+        axes[0][column].legend(fontsize=7)
     return figure

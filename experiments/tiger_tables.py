@@ -44,7 +44,6 @@ PUBLISHED = {  # the paper's NDCG@20, from its tables of public benchmarks and a
     "pq-kmeans": {"sports": 0.0033, "toys": 0.0080, "clothing": 0.0034, "lastfm": 0.0007},
     "rq-gmm": {"sports": 0.0209, "toys": 0.0287, "clothing": 0.0133, "lastfm": 0.0024},
     "r3-vae": {"sports": 0.0211, "toys": 0.0354, "clothing": 0.0147, "lastfm": 0.0029},
-    "r3-vae-top1": {"sports": 0.0211, "toys": 0.0354, "clothing": 0.0147, "lastfm": 0.0029},
 }
 RECALL = {  # the paper's Recall@20, from the same tables
     "prq-kmeans": {"sports": 0.0531, "toys": 0.0851, "clothing": 0.0382, "lastfm": 0.0179},
@@ -57,8 +56,13 @@ RECALL = {  # the paper's Recall@20, from the same tables
     "pq-kmeans": {"sports": 0.0087, "toys": 0.0177, "clothing": 0.0082, "lastfm": 0.0016},
     "rq-gmm": {"sports": 0.0506, "toys": 0.0711, "clothing": 0.0341, "lastfm": 0.0082},
     "r3-vae": {"sports": 0.0514, "toys": 0.0812, "clothing": 0.0361, "lastfm": 0.0074},
-    "r3-vae-top1": {"sports": 0.0514, "toys": 0.0812, "clothing": 0.0361, "lastfm": 0.0074},
 }
+READINGS = {
+    "r3-vae-top1": "r3-vae",
+    "r3-vae-3000": "r3-vae",
+    "rq-vae-20": "rq-vae",
+    "rq-vae-3000": "rq-vae",
+}  # of one row
 BEGIN, END = "<!-- tiger_tables.py begins -->", "<!-- tiger_tables.py ends -->"
 
 
@@ -154,7 +158,8 @@ def published(lines: list[dict], theirs: dict[str, dict[str, float]], field: str
     datasets = [dataset for dataset in DATASETS if "rq-kmeans" in rows[dataset]]
     heads = [f"{dataset}, {whose}" for dataset in datasets for whose in ("paper", "here")]
     text = [f"| tokenizer | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
-    for name in (name for name in theirs if name != "rq-kmeans"):
+    theirs = theirs | {name: theirs[row] for name, row in READINGS.items()}
+    for name in (name for name in theirs if name != "rq-kmeans" and any(name in rows[each] for each in datasets)):
         cells = []
         for dataset in datasets:
             runs, base = rows[dataset].get(name, {}), rows[dataset]["rq-kmeans"]
@@ -180,6 +185,30 @@ def paired(lines: list[dict]) -> str:
             text.append(f"| {name} | {baseline} | {' | '.join(cells)} |")
     heads = "| tokenizer | against | NDCG@20 | its expectation | corrected NDCG@20 |"
     return "\n".join([heads, "|---|---|---:|---:|---:|", *text])
+
+
+def free(lines: list[dict]) -> str:
+    """The same weights decoded with and without the constraint, means over seeds; what is no SID is skipped, or takes a
+    rank."""
+    rows: dict[tuple, list[dict]] = {}
+    for line in lines:
+        rows.setdefault((line["dataset"], line["vectors"], line["tokenizer"]), []).append(line)
+    text = [
+        "| dataset | vectors | tokenizer | NDCG@20 | any tokens | they take ranks | Recall@20 | any tokens "
+        "| they take ranks | SIDs, % of what is generated | seeds |",
+        "|---|---|---|" + "---:|" * 8,
+    ]
+    for key in sorted(rows, key=lambda key: (DATASETS.index(key[0]), key[1], list(TOKENIZERS | BEYOND).index(key[2]))):
+        runs = rows[key]
+        cells = [
+            f"{mean(run[test][field] for run in runs):.4f}"
+            for field in ("item_ndcg@20", "item_recall@20")
+            for test in ("test", "free", "free_ranked")
+        ]
+        cells.append(f"{100 * mean(run['free']['valid_share'] for run in runs):.1f}")
+        cells.append(", ".join(str(run["seed"]) for run in sorted(runs, key=lambda run: run["seed"])))
+        text.append(f"| {' | '.join((*key, *cells))} |")
+    return "\n".join(text)
 
 
 def counting(results: dict) -> str:
@@ -236,7 +265,9 @@ def missing(done: list[dict]) -> str:
     return "\n".join(text)
 
 
-def section(done: list[dict], cut: list[dict], exact: list[dict], simple: dict) -> str:
+def section(
+    done: list[dict], cut: list[dict], exact: list[dict], simple: dict, gte: list[dict], freely: list[dict]
+) -> str:
     parts = [
         f"## All datasets{heading}\n\n{summary(done, baseline, names)}"
         for heading, baseline, names in (PAPER, OURS)
@@ -253,6 +284,14 @@ def section(done: list[dict], cut: list[dict], exact: list[dict], simple: dict) 
             for dataset in DATASETS:
                 if by_row(lines, dataset, names).keys() - {baseline}:
                     parts.append(f"## {dataset}{heading}{warning}\n\n{table(lines, dataset, baseline, names)}")
+    for dataset in DATASETS:
+        for whole in (True, False):
+            lines = [line for line in gte if line["finished"] == whole]
+            if by_row(lines, dataset):
+                heading = f"## {dataset}, gte-small's vectors" + ("" if whole else ", cut short at the same epoch")
+                parts.append(f"{heading}\n\n{table(lines, dataset, 'rq-kmeans', tuple(TOKENIZERS))}")
+    if freely:
+        parts.append(f"## Without the constraint\n\n{free(freely)}")
     if exact:
         parts.append(f"## Precision\n\n{precision(done, exact)}")
     parts.append(f"## Seeds that were not run (of 0, 1, 2)\n\n{missing(done)}")
@@ -265,14 +304,15 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
     parser.add_argument("--figures", type=Path, help="a folder for the charts")
     options = parser.parse_args()
-    done, cut, exact, short = (
-        read(options.results.with_suffix(ending))
-        for ending in (".jsonl", ".cut.jsonl", ".float32.jsonl", ".float32.cut.jsonl")
+    done, cut, exact, short, gte, gte_short, freely, gte_freely = (
+        read(options.results.with_suffix(f"{ending}.jsonl"))
+        for ending in ("", ".cut", ".float32", ".float32.cut", ".gte", ".gte.cut", ".free", ".gte.free")
     )
     if options.figures:
         draw(done, options.figures)
     simple = options.results.with_name("counting.json")
-    text = section(done, cut, exact + short, json.loads(simple.read_text())["datasets"] if simple.exists() else {})
+    counted = json.loads(simple.read_text())["datasets"] if simple.exists() else {}
+    text = section(done, cut, exact + short, counted, gte + gte_short, freely + gte_freely)
     if options.into is None:
         print(text)
         return
