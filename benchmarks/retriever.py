@@ -11,7 +11,7 @@ import argparse
 import json
 import platform
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from sidkit import SidTable
 from sidkit.data.sequences import read_sequences
 from sidkit.retriever.data import Vocabulary, examples
 from sidkit.retriever.evaluation import Evaluator, JointEvaluator
-from sidkit.retriever.model import build_t5, new_weights
+from sidkit.retriever.model import Shape, build_t5, new_weights
 from sidkit.retriever.plan import Plan, plan_of
 from sidkit.retriever.stack import Stack
 
@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--dataset", default="sports")
     parser.add_argument("--tokenizer", default="prq-kmeans")
     parser.add_argument("--preset", default="paper", help="the plan: paper, best")
+    parser.add_argument("--plan-file", type=Path, help="JSON of a plan instead (experiments/tiger_search.py --best)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each is measured")
     parser.add_argument("--runs", default="1,8", help="models trained at once")
     parser.add_argument("--batches", default="256,1024")
@@ -119,9 +120,14 @@ def main() -> None:
         print(name, json.dumps(value), flush=True)
         options.output.write_text(json.dumps(report, indent=1) + "\n")
 
+    chosen = plan_of(options.preset)
+    if options.plan_file:
+        found = json.loads(options.plan_file.read_text())
+        chosen = Plan(**found | {"shape": Shape(**found["shape"])})
+    report["plan"] = asdict(chosen)
     for batch in map(int, options.batches.split(",")):
         for runs in map(int, options.runs.split(",")):
-            plan = replace(plan_of(options.preset), batch=batch)
+            plan = replace(chosen, batch=batch)
             figures, stack = stacked(table, sequences, plan, runs, device, options.seconds)
             keep(f"train, batch {batch}, {runs} at once", figures)
             if options.profile:

@@ -15,7 +15,8 @@ from statistics import mean
 
 import numpy as np
 import pyarrow.parquet as pq
-from baselines import DATASETS, chosen, read
+from baselines import DATASETS, chosen
+from json_lines import read_lines
 from stored_ranks import gains, unpack
 from tables import mean_std
 from tiger_codes import sequences_of
@@ -142,11 +143,11 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
     options = parser.parse_args()
-    lines = [line for name in ("baselines", "fused_models") for line in read(options.results / f"{name}.jsonl")]
+    lines = [line for name in ("baselines", "fused_models") for line in read_lines(options.results / f"{name}.jsonl")]
     text = "\n\n".join(
         [
             "### NDCG@10 of the test",
-            overview(lines, read(options.results / "tiger.jsonl")),
+            overview(lines, read_lines(options.results / "tiger.jsonl")),
             "### User by user",
             paired(lines),
             "### Recall@10 by how often the target was seen in training",

@@ -2,6 +2,7 @@
 
     python experiments/baselines.py DATA -o experiments/results/baselines.jsonl
     python experiments/baselines.py DATA -o experiments/results/baselines.jsonl --datasets lastfm --minutes 10
+    python experiments/baselines.py DATA -o experiments/results/baselines.jsonl --settings 3   (a GPU)
 
 The split is that of `sidkit evaluate`: the last item of a sequence is the test, the one before it validation. Settings
 are chosen by NDCG@10 on validation alone: SASRec's width, dropout and learning rate with seed 0 among SETTINGS, its
@@ -14,7 +15,6 @@ the test items of all users, in the order of the sequences (`stored_ranks.py`).
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from dataclasses import asdict
@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 from counted_ranks import COUNTED, counted_ranks
+from json_lines import append_line, read_lines
 from made import made, one_of
 from sasrec import Setting, fit
 from stored_ranks import pack
@@ -40,14 +41,10 @@ SETTINGS = (
     Setting(width=64, dropout=0.3, rate=1e-3),
     Setting(width=128, dropout=0.5, rate=1e-3),
     Setting(width=64, dropout=0.5, rate=3e-3),
-    Setting(width=64, dropout=0.2, rate=3e-4, patience=10),
-    Setting(width=128, dropout=0.3, rate=5e-4, patience=10),
+    Setting(width=64, dropout=0.2, rate=3e-4),
+    Setting(width=128, dropout=0.3, rate=5e-4),
 )
 CANDIDATES = {"lastfm": 4, "beauty": 2, "toys": 2, "sports": 2, "clothing": 2}  # of SETTINGS, in their order, on a CPU
-
-
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def chosen(lines: list[dict], dataset: str, method: str) -> dict | None:
@@ -72,8 +69,10 @@ def figures_of(found: dict) -> dict:
 class Runs:
     """The file of results, and what is still to be run."""
 
-    def __init__(self, data: Path, output: Path, deadline: float, device: str) -> None:
+    def __init__(self, data: Path, output: Path, deadline: float, device: str, settings: int = 0) -> None:
+        """settings: of SETTINGS, how many are tried; 0: on a GPU all, on a CPU those of CANDIDATES."""
         self.data, self.output, self.deadline, self.device = data, output, deadline, device
+        self.settings = settings
 
     def _read(self, dataset: str) -> tuple[Sequences, int]:
         folder = self.data / dataset
@@ -81,14 +80,14 @@ class Runs:
 
     def has(self, dataset: str, method: str, setting: dict, seed: int) -> bool:
         fields = ("dataset", "method", "setting", "seed")
-        return any([line[one] for one in fields] == [dataset, method, setting, seed] for line in read(self.output))
+        return any(
+            [line[one] for one in fields] == [dataset, method, setting, seed] for line in read_lines(self.output)
+        )
 
     def write(self, dataset: str, method: str, setting: dict, seed: int, facts: dict) -> None:
         command = f"python experiments/baselines.py DATA -o experiments/results/baselines.jsonl --datasets {dataset}"
         line = {"dataset": dataset, "method": method, "seed": seed, "setting": setting, **facts, **made(command)}
-        self.output.parent.mkdir(parents=True, exist_ok=True)
-        with self.output.open("a") as out:
-            out.write(json.dumps(line | {"torch": torch.__version__}) + "\n")
+        append_line(self.output, line | {"torch": torch.__version__})
 
     def sasrec(self, dataset: str, sequences: Sequences, items: int, setting: Setting, seed: int) -> None:
         if self.has(dataset, "sasrec", asdict(setting), seed) or time.monotonic() > self.deadline:
@@ -103,8 +102,7 @@ class Runs:
             self.write(dataset, "sasrec", asdict(setting), seed, facts)
 
     def _candidates(self, dataset: str) -> int:
-        """How many settings are tried: all on a GPU."""
-        return CANDIDATES[dataset] if self.device == "cpu" else len(SETTINGS)
+        return self.settings or (CANDIDATES[dataset] if self.device == "cpu" else len(SETTINGS))
 
     def counting(self, dataset: str) -> None:
         """Every way of counting, with every setting that it has."""
@@ -120,7 +118,7 @@ class Runs:
         sequences, items = self._read(dataset)
         for setting in SETTINGS[: self._candidates(dataset)]:
             self.sasrec(dataset, sequences, items, setting, 0)
-        best = chosen(read(self.output), dataset, "sasrec")
+        best = chosen(read_lines(self.output), dataset, "sasrec")
         for seed in seeds[1:]:
             if best is not None:
                 self.sasrec(dataset, sequences, items, Setting(**best["setting"]), seed)
@@ -132,13 +130,14 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--datasets", type=one_of(DATASETS), default=DATASETS, help="only these, by commas")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    parser.add_argument("--settings", type=int, default=0, help="of SASRec, how many are tried")
     parser.add_argument("--counting", action="store_true", help="only what needs no training")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this time; 0: when all are done")
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    runs = Runs(options.data, options.output, deadline, device)
+    runs = Runs(options.data, options.output, deadline, device, options.settings)
     for dataset in options.datasets:
         runs.counting(dataset)
         if not options.counting:

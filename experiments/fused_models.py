@@ -7,24 +7,28 @@
 A line of JSON per (dataset, plan, tokenizer, seed, list): the model's list alone, and the same fused with counts whose
 weights validation chose. Lines are those of baselines.py, with the ranks of all users, so that lists are compared user
 by user. Seeds are trained in one stack; lines already there are not run again. --small is what a CPU can train: one
-layer of width 64, a few epochs.
+layer of width 64, a few epochs. --plan-file takes the plan that tiger_search.py found instead of a preset's; --workers
+fuse and test what is trained in processes of their own, while the next dataset is trained.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+from json_lines import append_line, read_lines
 from made import made
 from stored_ranks import pack
 from tiger_codes import SIZES
-from tiger_search import SMALL, read, some_users
+from tiger_search import SMALL, some_users
 
 from sidkit import SidTable
 from sidkit.data.sequences import Sequences, read_sequences
@@ -32,6 +36,7 @@ from sidkit.measure.ranking import CUTS, mean_figures
 from sidkit.retriever.data import examples
 from sidkit.retriever.fused import fitted, held_out_candidates
 from sidkit.retriever.fusion import OFF, Fusion, fused_scores, target_ranks
+from sidkit.retriever.model import Shape
 from sidkit.retriever.plan import PLANS, Plan, changed
 from sidkit.retriever.retriever import Retriever
 from sidkit.retriever.runs import Outcome, TrainingRun
@@ -41,6 +46,9 @@ from sidkit.retriever.training import train_stack
 def plan_for(name: str, options: argparse.Namespace) -> Plan:
     """A preset's plan, or the same for a model of one layer; the paper's rate is raised then, which few steps need."""
     limits = {"epochs": options.epochs, "patience": options.patience, "history": options.history}
+    if options.plan_file and not options.small:
+        found = json.loads(options.plan_file.read_text())
+        return changed(Plan(**found | {"shape": Shape(**found["shape"]), "fusion": True}), {}, **limits)
     if not options.small:
         return changed(PLANS[name], {}, **limits)
     warmup = 200 if name == "best" else 0
@@ -50,6 +58,8 @@ def plan_for(name: str, options: argparse.Namespace) -> Plan:
 
 def say(outcome: Outcome) -> None:
     last = outcome.log[-1]
+    if outcome.epoch % 10 > 1:
+        return
     print(
         f"{outcome.run.name} seed {outcome.run.seed} epoch {outcome.epoch} loss {last['loss']:.4f} "
         f"NDCG@20 {last['item_ndcg@20']:.5f} {last['samples_per_s']:,.0f} examples/s",
@@ -70,8 +80,11 @@ def test_ranks(retriever: Retriever, fusion: Fusion, sequences: Sequences) -> di
 
 def lines_of(outcome: Outcome, sequences: Sequences, plan: Plan, device: str) -> dict[str, dict]:
     """By list, its figures and ranks; with what the training and the fit of the fusion said."""
+    import torch
+
     began = time.monotonic()
-    retriever = Retriever(outcome.run.table, plan, outcome.weights, {}, device)
+    weights = {name: torch.as_tensor(value, device=device) for name, value in outcome.weights.items()}
+    retriever = Retriever(outcome.run.table, plan, weights, {}, device)
     fusion = fitted(retriever, sequences)
     facts = {
         "tokenizer": outcome.run.name,
@@ -92,27 +105,50 @@ def lines_of(outcome: Outcome, sequences: Sequences, plan: Plan, device: str) ->
     return found
 
 
+def keys_of(options: argparse.Namespace, dataset: str, plan: Plan, tokenizer: str, seed: int) -> dict:
+    """What tells a line from others, but for its method."""
+    setting = {"plan": asdict(replace(plan, seed=0)), "users": options.users, "tokenizer": tokenizer}
+    return {"dataset": dataset, "seed": seed, "setting": json.loads(json.dumps(setting))}
+
+
+def judge(
+    options: argparse.Namespace, dataset: str, plan: Plan, name: str, outcome: Outcome, sequences: Sequences,
+    device: str,
+) -> None:  # fmt: skip
+    """Fuse and test a trained model, and write its lines."""
+    run = outcome.run
+    limits = {key: value for key in ("epochs", "patience", "history", "users") if (value := getattr(options, key))}
+    extra = "".join(f" --{key} {value}" for key, value in limits.items()) + " --small" * options.small
+    command = (
+        f"python experiments/fused_models.py CODES -o OUT --datasets {dataset} --tokenizers {run.name} "
+        f"--plans {name} --seeds {run.seed}{extra}"
+    )
+    for which, facts in lines_of(outcome, sequences, plan, device).items():
+        method = "small " * options.small + name + ", fused" * (which == "fused")
+        line = keys_of(options, dataset, plan, run.name, run.seed) | {"method": method} | facts | made(command)
+        append_line(options.output, line)
+        print(f"{dataset} {run.name} seed {run.seed} {method}: NDCG@10 {facts['test']['ndcg@10']:.4f}", flush=True)
+
+
 class Models:
     """The file of results, and what is still to be trained."""
 
     def __init__(self, options: argparse.Namespace, device: str) -> None:
         self.options, self.device = options, device
         self.deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
+        spawn = multiprocessing.get_context("spawn")  # a process that has used a GPU cannot be forked
+        self.pool = ProcessPoolExecutor(options.workers, mp_context=spawn) if options.workers else None
+        self.judged: list[Future] = []
 
     def missing(self, dataset: str, plan: Plan) -> Iterator[TrainingRun]:
         """The runs whose lines are not there."""
+        lines = read_lines(self.options.output)
         for seed in map(int, self.options.seeds.split(",")):
             for tokenizer in self.options.tokenizers.split(","):
-                keys = self.keys(dataset, plan, tokenizer, seed)
-                if not any(
-                    all(line[key] == value for key, value in keys.items()) for line in read(self.options.output)
-                ):
+                keys = keys_of(self.options, dataset, plan, tokenizer, seed)
+                if not any(all(line[key] == value for key, value in keys.items()) for line in lines):
                     codes = np.load(self.options.codes / dataset / f"{tokenizer}-{seed}.npy").astype(np.int64)
                     yield TrainingRun(tokenizer, SidTable(np.arange(len(codes)), codes, SIZES), seed)
-
-    def keys(self, dataset: str, plan: Plan, tokenizer: str, seed: int) -> dict:
-        setting = {"plan": asdict(replace(plan, seed=0)), "users": self.options.users, "tokenizer": tokenizer}
-        return {"dataset": dataset, "seed": seed, "setting": json.loads(json.dumps(setting))}
 
     def train(self, dataset: str, name: str) -> None:
         plan = plan_for(name, self.options)
@@ -124,26 +160,19 @@ class Models:
         given = (runs, sequences, plan, self.device, len(runs))
         for outcome in train_stack(*given, report=say, deadline=self.deadline):
             if outcome.finished:
-                self.write(dataset, plan, name, outcome, lines_of(outcome, sequences, plan, self.device))
+                arrays = {key: value.cpu().numpy() for key, value in outcome.weights.items()}
+                outcome = replace(outcome, weights=arrays, test=None)
+                work = (self.options, dataset, plan, name, outcome, sequences, self.device)
+                if self.pool is None:
+                    judge(*work)
+                else:
+                    self.judged.append(self.pool.submit(judge, *work))
 
-    def write(self, dataset: str, plan: Plan, name: str, outcome: Outcome, found: dict[str, dict]) -> None:
-        o, run = self.options, outcome.run
-        extra = "".join(f" --{key} {value}" for key, value in self._limits().items()) + " --small" * o.small
-        command = (
-            f"python experiments/fused_models.py CODES -o OUT --datasets {dataset} --tokenizers {run.name} "
-            f"--plans {name} --seeds {run.seed}{extra}"
-        )
-        with o.output.open("a") as out:
-            for which, facts in found.items():
-                method = "small " * o.small + name + ", fused" * (which == "fused")
-                line = self.keys(dataset, plan, run.name, run.seed) | {"method": method} | facts | made(command)
-                out.write(json.dumps(line) + "\n")
-
-    def _limits(self) -> dict[str, int]:
-        """The options that were given."""
-        return {
-            key: value for key in ("epochs", "patience", "history", "users") if (value := getattr(self.options, key))
-        }
+    def wait(self) -> None:
+        for one in self.judged:
+            one.result()
+        if self.pool is not None:
+            self.pool.shutdown()
 
 
 def main() -> None:
@@ -158,6 +187,8 @@ def main() -> None:
     parser.add_argument("--patience", type=int, help="likewise")
     parser.add_argument("--history", type=int, help="likewise")
     parser.add_argument("--users", type=int, default=0, help="only the first so many sequences")
+    parser.add_argument("--plan-file", type=Path, help="JSON of the plan to train with, of tiger_search.py --best")
+    parser.add_argument("--workers", type=int, default=0, help="processes that fuse and test")
     parser.add_argument("--small", action="store_true", help="one layer of width 64, for a CPU")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this time; 0: when all is done")
     options = parser.parse_args()
@@ -170,6 +201,7 @@ def main() -> None:
     for dataset in options.datasets.split(","):
         for name in options.plans.split(","):
             models.train(dataset, name)
+    models.wait()
 
 
 if __name__ == "__main__":

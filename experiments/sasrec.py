@@ -38,8 +38,9 @@ class Setting:
     heads: int = 2
     batch: int = 128  # sequences of a step
     history: int = 50
-    epochs: int = 100
-    patience: int = 5
+    epochs: int = 500
+    patience: int = 10  # epochs without a better validation figure before it stops,
+    least: int = 1500  # if they were so many steps: few users make noisy figures, and short epochs
 
 
 class Softmax(torch.autograd.Function):
@@ -178,6 +179,7 @@ class Epochs:
     def __init__(self, model: SasRec, training: Sequences, setting: Setting, device: str) -> None:
         self.model, self.setting, self.device = model, setting, device
         self.pieces = windows(training.starts, setting.history)
+        self.steps = -(-len(self.pieces) // setting.batch)  # of an epoch
         self.rows = torch.as_tensor(training.rows, device=device)
         on_gpu = device != "cpu"
         self.adam = torch.optim.Adam(model.parameters(), setting.rate, betas=(0.9, 0.98), capturable=on_gpu)
@@ -186,7 +188,7 @@ class Epochs:
         """One pass; the mean loss of its positions."""
         self.model.train()
         batches = []
-        for chosen in np.array_split(rng.permutation(len(self.pieces)), -(-len(self.pieces) // self.setting.batch)):
+        for chosen in np.array_split(rng.permutation(len(self.pieces)), self.steps):
             first, stop = self.pieces[chosen].T
             batches.append(packed(first, stop - first - 1)[:3])
         count = sum(int((owner >= 0).sum()) for _, _, owner in batches)
@@ -278,7 +280,8 @@ def fit(
             repeats = figures[True] >= figures[False]
             best = {"figure": max(figures.values()), "epoch": epoch, "repeats": repeats, "valid": ranks[repeats]}
             best["state"] = {name: value.clone() for name, value in model.state_dict().items()}
-        if epoch - best["epoch"] >= setting.patience:
+        waited = epoch - best["epoch"]
+        if waited >= setting.patience and waited * train_epoch.steps >= setting.least:
             break
         if time.monotonic() > deadline:
             return None

@@ -1,16 +1,19 @@
-"""The search for `sidkit train --preset best`: plans by successive halving, on validation figures alone.
+"""The search for `sidkit train --preset best`, on validation figures alone.
 
     python experiments/tiger_codes.py DATA -o CODES --seeds 3 --tokenizers prq-co1-unique
+    python experiments/near_codes.py DATA -o CODES --datasets toys,sports
     python experiments/tiger_search.py CODES -o experiments/results/tiger_search.jsonl --minutes 8
-    python experiments/tiger_search.py CODES -o experiments/results/tiger_search.jsonl --best
+    python experiments/tiger_search.py CODES -o experiments/results/tiger_search.jsonl --best plan.json
 
-Candidates are the paper's plan, the present `best`, and plans drawn at random from SPACE. Each is trained with every
-seed at once, in one stack, for the epochs of the first rung; the better third goes on to the next, and is trained from
-the start, because a decaying rate depends on the number of epochs. A plan's figure is the mean over seeds and datasets
-of its validation NDCG@20 relative to the paper's plan on the same data in the same rung. The test is never looked at:
-no line has its figures. A line of JSON is written per (rung, candidate, dataset); lines already there are not run
-again, so the search can be made of calls of a few minutes (--minutes). --best prints the ranking, and the best plan as
-options of `sidkit train`.
+Candidates are CENTRE and plans with one change of it each (CHANGES). All are trained for the epochs of the first rung,
+every seed at once in one stack. The next rung has the best of them, and first the plan with every change that
+helped; each is trained from the start, because a decaying rate depends on the number of epochs. A plan's figure is the
+mean over datasets of its validation NDCG@20, the mean over seeds, relative to the best of the rung on the same data.
+The test is never looked at: no line has its figures.
+
+A line of JSON is written per (rung, candidate, dataset); lines already there are not run again, so that the search can
+be made of calls of a few minutes (--minutes), and several processes with the same command share it. --best prints the
+ranking, and the best plan as what it changes of the paper's; a file after it gets the plan.
 
 A CPU proves that it runs, with a small model and few examples:
 
@@ -21,66 +24,103 @@ A CPU proves that it runs, with a small model and few examples:
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from json_lines import append_line, read_lines
 from made import made
-from tiger_codes import DATASETS, SIZES
+from tiger_codes import SIZES
 
-SPACE = {  # of plans; each value is as likely as the others of its line
-    "learning_rate": (5e-4, 1e-3, 2e-3, 3e-3),
-    "warmup": (200, 1000),
-    "decay": ("linear", "cosine"),
-    "smoothing": (0.0, 0.1, 0.2),
-    "weight_decay": (0.0, 0.05, 0.2),
-    "average": (0.0, 0.999),
-    "crop": (0.0, 0.2, 0.5),
-    "batch": (256, 512),
+CENTRE = {
+    "learning_rate": 1e-3,
+    "warmup": 500,
+    "decay": "cosine",
+    "dropout": 0.2,
+    "smoothing": 0.1,
+    "weight_decay": 0.1,
+    "average": 0.999,
+    "crop": 0.2,
+    "batch": 512,
 }
-SHAPES = {"dropout": (0.1, 0.2, 0.3), "layers": (2, 4, 4), "d_model": (128,), "d_ff": (512, 1024)}
+CHANGES: tuple[dict, ...] = (  # one field each, most telling first
+    {"learning_rate": 2e-3},
+    {"dropout": 0.1},
+    {"dropout": 0.3},
+    {"smoothing": 0.0},
+    {"weight_decay": 0.0},
+    {"weight_decay": 0.3},
+    {"learning_rate": 5e-4},
+    {"crop": 0.0},
+    {"crop": 0.5},
+    {"layers": 2},
+    {"swap": 0.2},
+    {"batch": 256},
+    {"average": 0.0},
+    {"history": 10},
+    {"learning_rate": 3e-3},
+    {"smoothing": 0.2},
+    {"layers": 6},
+    {"decay": "linear"},
+    {"warmup": 2000},
+    {"d_model": 64},
+)
+SHAPE = ("dropout", "layers", "d_model")  # fields of the model; the others are of the plan
 SMALL = {"layers": 1, "d_model": 64, "d_ff": 128, "heads": 2, "d_kv": 32}
+NO_PRESET = ("swap",)  # needs further SIDs of the items, which a preset cannot count on; tried to be known
 FIGURE = "item_ndcg@20"
+TOGETHER = "every change that helped"
 
 
-def plans(candidates: int, small: bool) -> list:
-    """The paper's plan, the present best, and draws from SPACE; always the same for the same number."""
-    from sidkit.retriever.plan import PLANS, changed
+def candidate_plans(candidates: int, small: bool) -> dict:
+    """By name, the centre and plans with one change of it."""
+    from sidkit.retriever.plan import PLANS
 
-    rng, found = np.random.default_rng(0), [PLANS["paper"], PLANS["best"]]
-    while len(found) < candidates:
-        drawn = {name: values[rng.integers(len(values))] for name, values in SPACE.items()}
-        shape = {name: values[rng.integers(len(values))] for name, values in SHAPES.items()}
-        plan = changed(PLANS["paper"], shape, **drawn)
-        if plan not in found:
-            found.append(plan)
-    if small:  # steps are few, so the paper's rate would learn nothing
-        found = [changed(plan, SMALL, learning_rate=max(plan.learning_rate, 1e-3)) for plan in found]
+    centre = with_fields(PLANS["paper"], CENTRE)
+    if small:
+        centre = with_shape(centre, SMALL)
+    found = {"centre": centre}
+    for change in CHANGES[: candidates - 1]:
+        found[" ".join(f"{name} {value}" for name, value in change.items())] = with_fields(centre, change)
     return found
 
 
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def with_fields(plan, fields: dict):
+    """The plan with other fields, of itself or of its shape."""
+    shape = {name: value for name, value in fields.items() if name in SHAPE}
+    return with_shape(replace(plan, **{name: value for name, value in fields.items() if name not in SHAPE}), shape)
 
 
-def standing(lines: list[dict], rung: int, members: list[int], datasets: list[str]) -> dict[int, float] | None:
-    """The figure of every candidate of a rung, best first; None unless all were trained on all datasets."""
-    figures = {
-        (line["candidate"], line["dataset"]): fmean(line["validation"]) for line in lines if line["rung"] == rung
-    }
-    if any((one, dataset) not in figures for one in members for dataset in datasets):
-        return None
-    base = {dataset: figures[0, dataset] or 1.0 for dataset in datasets}
-    means = {one: fmean(figures[one, dataset] / base[dataset] for dataset in datasets) for one in members}
+def with_shape(plan, shape: dict):
+    return replace(plan, shape=replace(plan.shape, **shape))
+
+
+def all_that_helped(plans: dict, figures: dict[str, float]):
+    """The centre with, of every field, the change with the best figure, if that is better than the centre's."""
+    best: dict[str, tuple[float, object]] = {}
+    for name, change in zip(list(plans)[1:], CHANGES, strict=False):
+        ((field, value),) = change.items()
+        if field in NO_PRESET:
+            continue
+        if figures[name] > max(figures["centre"], best.get(field, (0.0, None))[0]):
+            best[field] = (figures[name], value)
+    return with_fields(plans["centre"], {field: value for field, (_, value) in best.items()})
+
+
+def standing(lines: list[dict], rung: int, datasets: list[str]) -> dict[str, float]:
+    """The figures of the candidates that were trained on all datasets of a rung, best first."""
+    figures = {(line["rung"], line["candidate"], line["dataset"]): fmean(line["validation"]) for line in lines}
+    names = [name for at, name, _ in figures if at == rung]
+    names = [name for name in dict.fromkeys(names) if all((rung, name, one) in figures for one in datasets)]
+    base = {one: max((figures[rung, name, one] for name in names), default=0.0) or 1.0 for one in datasets}
+    means = {name: fmean(figures[rung, name, one] / base[one] for one in datasets) for name in names}
     return dict(sorted(means.items(), key=lambda pair: -pair[1]))
-
-
-def survivors(ranked: dict[int, float]) -> list[int]:
-    """The better third, and the paper's plan, by which the others are measured."""
-    return sorted({0, *list(ranked)[: max(1, -(-len(ranked) // 3))]})
 
 
 def some_users(sequences, users: int):
@@ -95,50 +135,97 @@ def some_users(sequences, users: int):
 
 class Search:
     def __init__(self, options: argparse.Namespace) -> None:
-        import torch
-
-        from sidkit.engine.device import find_device
-
-        self.options, self.device = options, torch.device(find_device(options.device))
-        self.plans = plans(options.candidates, options.small)
+        self.options = options
+        self.plans = candidate_plans(options.candidates, options.small)
         self.rungs = [int(epochs) for epochs in options.rungs.split(",")]
-        self.datasets = options.datasets.split(",")
+        names = options.datasets.split("/")
+        self.datasets = [names[min(rung, len(names) - 1)].split(",") for rung in range(len(self.rungs))]
         self.deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
-        self.longest = 0.0  # seconds that a candidate of this rung took, on one dataset
 
     def __call__(self) -> bool:
         """Run what is missing; whether all of it is done."""
-        members = list(range(len(self.plans)))
-        for rung, epochs in enumerate(self.rungs):
-            self.longest = 0.0
-            for candidate in members:
-                for dataset in self.datasets:
-                    if not self.train(rung, epochs, candidate, dataset):
-                        return False
-            ranked = standing(read(self.options.output), rung, members, self.datasets)
-            members = survivors(ranked or {})
+        for rung in range(len(self.rungs)):
+            while left := self.missing(rung):
+                trained = [self.train(rung, *one) for one in left]
+                if self.is_late(rung, *left[0]):
+                    return False
+                if not any(trained):
+                    time.sleep(1.0)  # others train them
         return True
 
-    def train(self, rung: int, epochs: int, candidate: int, dataset: str) -> bool:
-        """One candidate on one dataset with all seeds; False if there was no time for it."""
-        key = (rung, candidate, dataset)
-        if any((line["rung"], line["candidate"], line["dataset"]) == key for line in read(self.options.output)):
-            return True
-        if self.deadline is not None and time.monotonic() + self.longest > self.deadline:
+    def missing(self, rung: int) -> list[tuple[str, str]]:
+        """(candidate, dataset) without a line."""
+        lines = read_lines(self.options.output)
+        done = {(line["rung"], line["candidate"], line["dataset"]) for line in lines}
+        wanted = [(name, dataset) for name in self.members(rung, lines) for dataset in self.datasets[rung]]
+        return [one for one in wanted if (rung, *one) not in done]
+
+    def members(self, rung: int, lines: list[dict]) -> dict:
+        """The plans of a rung by name, in the order in which they are trained: of a later one what all changes that
+        helped make together, then the best of the rung before."""
+        if not rung:
+            return self.plans
+        before = standing(lines, rung - 1, self.datasets[rung - 1])
+        known = self.members(rung - 1, lines)
+        if rung == 1 and len(before) == len(known):
+            known = {TOGETHER: all_that_helped(known, before)} | known
+        best = [name for name in before if rung > 1 or known[name] != known.get(TOGETHER)]
+        best = [name for name in best if name.split()[0] not in NO_PRESET]
+        kept = [TOGETHER] * (rung == 1) + best[: self.options.keep]
+        return {name: known[name] for name in kept if name in known}
+
+    def is_late(self, rung: int, candidate: str, dataset: str) -> bool:
+        """Whether a training would not end before the deadline, as far as those of the rung, or before, tell."""
+        if self.deadline is None:
             return False
+        lines = read_lines(self.options.output)
+        paces = [line["seconds"] / line["plan"]["epochs"] for line in lines if line["dataset"] == dataset]
+        paces = paces or [line["seconds"] / line["plan"]["epochs"] for line in lines]
+        return time.monotonic() + (paces[-1] if paces else 0.0) * self.rungs[rung] > self.deadline
+
+    def train(self, rung: int, candidate: str, dataset: str) -> bool:
+        """One candidate on one dataset with all seeds; whether it was trained here."""
+        if self.is_late(rung, candidate, dataset):
+            return False
+        with self.claimed(rung, candidate, dataset) as mine:
+            return mine and self._train(rung, candidate, dataset)
+
+    @contextmanager
+    def claimed(self, rung: int, candidate: str, dataset: str) -> Iterator[bool]:
+        """Whether no other process trains it, nor has done so since."""
+        name = f"{self.options.output.name}.{rung}.{candidate.replace(' ', '-')}.{dataset}.lock"
+        self.options.output.parent.mkdir(parents=True, exist_ok=True)
+        path = self.options.output.with_name(name)
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield (candidate, dataset) in self.missing(rung)
+            path.unlink(missing_ok=True)
+
+    def _train(self, rung: int, candidate: str, dataset: str) -> bool:
+        import torch
+
+        from sidkit.engine.device import find_device
         from sidkit.retriever.training import train_stack
 
-        plan, began = replace(self.plans[candidate], epochs=epochs, fusion=False), time.monotonic()
-        runs, sequences = self.runs(dataset)
-        given = (runs, sequences, plan, self.device, len(runs))
-        outcomes = list(train_stack(*given, report=self.say(key), deadline=self.deadline))
-        if not all(outcome.finished for outcome in outcomes):
-            return False
-        self.longest = max(self.longest, time.monotonic() - began)
-        self.write(key, plan, outcomes, time.monotonic() - began)
-        return True
+        epochs, began = self.rungs[rung], time.monotonic()
+        device = torch.device(find_device(self.options.device))
+        known = self.members(rung, read_lines(self.options.output))
+        plan = replace(known[candidate], epochs=epochs, patience=epochs, fusion=False)
+        runs, sequences = self.runs(dataset, bool(plan.swap))
+        given = (runs, sequences, plan, device, len(runs))
+        label = f"rung {rung}, {candidate}, {dataset}"
+        outcomes = list(train_stack(*given, report=self.say(label, epochs), deadline=self.deadline))
+        finished = all(outcome.finished for outcome in outcomes)
+        if finished:
+            facts = {"rung": rung, "candidate": candidate, "dataset": dataset, "plan": asdict(plan)}
+            self.write(facts, outcomes, time.monotonic() - began, str(device))
+        return finished
 
-    def runs(self, dataset: str) -> tuple[list, object]:
+    def runs(self, dataset: str, swap: bool) -> tuple[list, object]:
         from sidkit import SidTable
         from sidkit.data.sequences import read_sequences
         from sidkit.retriever.runs import TrainingRun
@@ -147,61 +234,63 @@ class Search:
         runs = []
         for seed in range(self.options.seeds):
             codes = np.load(folder / f"{name}-{seed}.npy").astype(np.int64)
-            runs.append(TrainingRun(name, SidTable(np.arange(len(codes)), codes, SIZES), seed))
+            others = (np.load(folder / f"near-{seed}.npy").astype(np.int64),) if swap else ()
+            runs.append(TrainingRun(name, SidTable(np.arange(len(codes)), codes, SIZES), seed, others=others))
         return runs, some_users(read_sequences(folder / "sequences.parquet", runs[0].table.ids), self.options.users)
 
-    def say(self, key: tuple):
+    def say(self, label: str, epochs: int):
         def report(outcome) -> None:
             last = outcome.log[-1]
-            print(
-                f"rung {key[0]} candidate {key[1]} {key[2]} seed {outcome.run.seed} epoch {outcome.epoch} "
-                f"loss {last['loss']:.4f} NDCG@20 {last[FIGURE]:.5f} {last['samples_per_s']:,.0f} examples/s",
-                flush=True,
-            )
+            if outcome.epoch == epochs or outcome.epoch % 10 == 0:
+                print(
+                    f"{label}, seed {outcome.run.seed} epoch {outcome.epoch} loss {last['loss']:.4f} "
+                    f"NDCG@20 {last[FIGURE]:.5f} best {outcome.best:.5f} at {outcome.best_epoch} "
+                    f"{last['samples_per_s']:,.0f} examples/s",
+                    flush=True,
+                )
 
         return report
 
-    def write(self, key: tuple, plan, outcomes: list, seconds: float) -> None:
-        line = {
-            **dict(zip(("rung", "candidate", "dataset"), key, strict=True)),
+    def write(self, facts: dict, outcomes: list, seconds: float, device: str) -> None:
+        line = facts | {
             "tokenizer": self.options.tokenizer,
             "users": self.options.users,
-            "plan": asdict(plan),
             "validation": [outcome.best for outcome in outcomes],
             "best_epochs": [outcome.best_epoch for outcome in outcomes],
             "curves": [[round(entry[FIGURE], 5) for entry in outcome.log] for outcome in outcomes],
+            "losses": [[round(entry["loss"], 4) for entry in outcome.log] for outcome in outcomes],
             "seconds": round(seconds, 1),
-            "device": str(self.device),
+            "device": device,
             **made(self.command()),
         }
-        self.options.output.parent.mkdir(parents=True, exist_ok=True)
-        with self.options.output.open("a") as out:
-            out.write(json.dumps(line) + "\n")
+        append_line(self.options.output, line)
 
     def command(self) -> str:
         o = self.options
         extra = f" --users {o.users}" * bool(o.users) + " --small" * o.small
         return (
             f"python experiments/tiger_search.py CODES -o OUT --datasets {o.datasets} --tokenizer {o.tokenizer} "
-            f"--candidates {o.candidates} --rungs {o.rungs} --seeds {o.seeds}{extra}"
+            f"--candidates {o.candidates} --rungs {o.rungs} --keep {o.keep} --seeds {o.seeds}{extra}"
         )
 
-    def show(self) -> None:
-        """The ranking of every rung that is complete, and the best plan of the last."""
+    def show(self, into: Path | None) -> None:
+        """The ranking of every rung so far, and the best plan of the last that compares several."""
         from sidkit.retriever.plan import PLANS
 
-        members, lines, best = list(range(len(self.plans))), read(self.options.output), None
+        lines, best = read_lines(self.options.output), self.plans["centre"]
         for rung, epochs in enumerate(self.rungs):
-            ranked = standing(lines, rung, members, self.datasets)
-            if ranked is None:
-                print(f"rung {rung} ({epochs} epochs): not complete")
+            known, ranked = self.members(rung, lines), standing(lines, rung, self.datasets[rung])
+            missing = self.missing(rung)
+            print(f"rung {rung} ({epochs} epochs){f': {len(missing)} trainings are missing' if missing else ''}")
+            for name, figure in ranked.items():
+                print(f"  {figure:.3f}  {name}: {differences(known[name], PLANS['paper'])}")
+            if len(ranked) > 1:
+                best = replace(known[next(iter(ranked))], epochs=epochs)
+            if missing:
                 break
-            print(f"rung {rung} ({epochs} epochs), validation NDCG@20 relative to the paper's plan:")
-            for candidate, figure in ranked.items():
-                print(f"  {figure:.3f}  {differences(self.plans[candidate], PLANS['paper'])}")
-            best, members = next(iter(ranked)), survivors(ranked)
-        if best is not None:
-            print(f"best: candidate {best}: {differences(self.plans[best], PLANS['paper'])}")
+        print(f"best: {differences(best, PLANS['paper'])}")
+        if into is not None:
+            into.write_text(json.dumps(asdict(best), indent=1) + "\n")
 
 
 def differences(plan, base) -> str:
@@ -216,22 +305,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("codes", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--datasets", default="toys/toys,sports", help="of every rung: of the first, / of the next")
     parser.add_argument("--tokenizer", default="prq-co1-unique")
-    parser.add_argument("--candidates", type=int, default=18, help="plans of the first rung, the paper's and best too")
-    parser.add_argument("--rungs", default="15,40,120", help="epochs of each rung, by commas")
-    parser.add_argument("--seeds", type=int, default=3, help="trained at once")
+    parser.add_argument("--candidates", type=int, default=1 + len(CHANGES), help="plans of the first rung")
+    parser.add_argument("--rungs", default="20,40", help="epochs of each rung, by commas")
+    parser.add_argument("--keep", type=int, default=3, help="plans of a rung that are in the next")
+    parser.add_argument("--seeds", type=int, default=2, help="trained at once")
     parser.add_argument("--users", type=int, default=0, help="only the first so many sequences")
     parser.add_argument("--small", action="store_true", help="one layer of width 64, for a CPU")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this time; 0: when all is done")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--best", action="store_true", help="print the ranking so far")
+    parser.add_argument(
+        "--best", nargs="?", type=Path, const=Path("/dev/null"), help="print the ranking so far; write the plan there"
+    )
     options = parser.parse_args()
     if options.candidates < 2:
-        parser.error("--candidates must be at least 2: the paper's plan and the present best are always there")
+        parser.error("--candidates must be at least 2: the centre and a change of it")
     search = Search(options)
     if options.best:
-        search.show()
+        search.show(options.best)
     else:
         print("all done" if search() else "stopped in time; the same command goes on", flush=True)
 

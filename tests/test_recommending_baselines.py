@@ -124,7 +124,9 @@ def test_ranks_are_stored_as_they_count(monkeypatch):
     np.testing.assert_allclose(gains(ranks), [1, 1 / np.log2(5), 0, 0, 0])
 
 
-def test_the_search_for_a_plan_halves_its_candidates_and_resumes(tmp_path):
+@pytest.fixture
+def search(tmp_path):
+    """Run the search on forty items; what it says, and its lines."""
     rng = np.random.default_rng(0)
     (tmp_path / "lastfm").mkdir()
     np.save(tmp_path / "lastfm" / "prq-unique-0.npy", rng.integers(0, 256, (40, 3)).astype(np.uint8))
@@ -133,22 +135,45 @@ def test_the_search_for_a_plan_halves_its_candidates_and_resumes(tmp_path):
     out = tmp_path / "search.jsonl"
     words = [sys.executable, EXPERIMENTS / "tiger_search.py", tmp_path, "-o", out, "--datasets", "lastfm", "--small"]
     words += ["--tokenizer", "prq-unique", "--users", "20", "--rungs", "1,2", "--candidates", "3", "--seeds", "1"]
+    words += ["--keep", "1"]
 
-    def run(*more):
-        done = subprocess.run([*map(str, words), *more], capture_output=True, text=True, check=True)
+    def run(*more, kept=None):
+        if kept is not None:
+            out.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        done = subprocess.run([*map(str, words), *map(str, more)], capture_output=True, text=True, check=True)
         return done.stdout, [json.loads(line) for line in out.read_text().splitlines()]
 
-    said, lines = run()
+    return run
+
+
+def test_the_search_for_a_plan_goes_on_with_the_best_and_resumes(search, tmp_path):
+    said, lines = search()
     assert "all done" in said
     rungs = [[line["candidate"] for line in lines if line["rung"] == rung] for rung in (0, 1)]
-    assert rungs[0] == [0, 1, 2]
-    best = max(lines[:3], key=lambda line: line["validation"][0])["candidate"]
-    assert set(rungs[1]) == {0, best}
+    assert rungs[0] == ["centre", "learning_rate 0.002", "dropout 0.1"]
+    assert rungs[1][0] == "every change that helped"
     assert lines[-1]["plan"]["epochs"] == 2
     assert not any("test" in line for line in lines)
-    out.write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
-    shown, left = run("--best")
-    assert "rung 1 (2 epochs): not complete" in shown
+    shown, left = search("--best", kept=lines[:-1])
+    assert "rung 1 (2 epochs): 1 trainings are missing" in shown
     assert len(left) == len(lines) - 1
-    _, again = run()
+    _, again = search()
     assert again[-1]["validation"] == lines[-1]["validation"]
+    search("--best", tmp_path / "plan.json")
+    found = json.loads((tmp_path / "plan.json").read_text())
+    assert found["learning_rate"] in (1e-3, 2e-3)
+    assert found["shape"]["dropout"] in (0.1, 0.2)
+
+
+def test_what_helped_is_joined_field_by_field(monkeypatch):
+    monkeypatch.syspath_prepend(EXPERIMENTS)
+    from tiger_search import CHANGES, all_that_helped, candidate_plans, standing
+
+    plans = candidate_plans(1 + len(CHANGES), small=False)
+    figures = dict.fromkeys(plans, 0.5) | {"centre": 1.0, "learning_rate 0.002": 1.1, "learning_rate 0.003": 1.2}
+    joined = all_that_helped(plans, figures | {"dropout 0.1": 1.05, "smoothing 0.0": 0.99, "swap 0.2": 2.0})
+    assert (joined.learning_rate, joined.shape.dropout, joined.smoothing, joined.swap) == (3e-3, 0.1, 0.1, 0.0)
+    assert all_that_helped(plans, figures | dict.fromkeys(plans, 1.0)) == plans["centre"]
+    trained = [("a", "toys", 2.0), ("a", "sports", 1.0), ("b", "toys", 1.0), ("b", "sports", 4.0), ("c", "toys", 9.0)]
+    lines = [{"rung": 1, "candidate": name, "dataset": on, "validation": [figure]} for name, on, figure in trained]
+    assert list(standing(lines, 1, ["toys", "sports"]).items()) == [("b", 0.75), ("a", 0.625)]
