@@ -80,7 +80,8 @@ def flops(examples: TokenExamples, index, shape) -> float:
     return 6.0 * (shape.layers * (encoder + decoder) + td.sum() * d * VOCABULARY)
 
 
-def ours(model, examples, batches, shape, blocks, device: str) -> float:
+def ours(model, examples, batches, shape, blocks, device: str, profile: Path | None) -> float:
+    """Seconds of a training step; profile: where the time of its kernels is written."""
     state = from_state(model.state_dict(), shape)
     weights = {name: value.to(device, copy=True).requires_grad_() for name, value in state.items()}
     optimiser = torch.optim.AdamW(list(weights.values()), 5e-5, fused=True)
@@ -92,7 +93,13 @@ def ours(model, examples, batches, shape, blocks, device: str) -> float:
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
 
-    return seconds(step, len(batches))
+    took = seconds(step, len(batches))
+    if profile is not None:
+        with torch.profiler.profile() as seen:
+            step(0)
+            wait()
+        profile.write_text(seen.key_averages().table(sort_by=f"self_{device}_time_total", row_limit=40))
+    return took
 
 
 def theirs(model, examples, batches, device: str) -> float:
@@ -143,6 +150,7 @@ def main() -> None:
     parser.add_argument("--preset", default="base")
     parser.add_argument("--queries", type=int, nargs="+", default=[128, 256], help="queries answered at once")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--profile", type=Path, help="writes which kernels the time of one training step goes to")
     asked = parser.parse_args()
     if asked.device == "cuda" and not torch.cuda.is_available():
         parser.error("there is no CUDA device; --device cpu --preset tiny --steps 2 --queries 4 tries the benchmark")
@@ -154,7 +162,7 @@ def main() -> None:
     batches = list(epoch(len(examples), BATCH, (0,)))
     rate = product_rate(device)
     answers = {f"{n} at once": round(answering(model, examples, shape, blocks, n, device), 2) for n in asked.queries}
-    mine = ours(model, examples, batches, shape, blocks, device)
+    mine = ours(model, examples, batches, shape, blocks, device, asked.profile)
     work = float(np.mean([flops(examples, index, shape) for index in batches]))
     other = theirs(model, examples, batches, device)
     found = {
@@ -163,6 +171,8 @@ def main() -> None:
         "python": platform.python_version(),
         "sidkit": sidkit.__version__,
         "command": f"python benchmarks/search_model.py --preset {asked.preset} --device {device}",
+        "parameters": sum(value.numel() for value in model.parameters()),
+        "tokens_per_step": {"inputs": len(examples.inputs.tokens) // asked.steps, "examples": BATCH},
         "product_tflops": round(rate / 1e12, 3),
         "train": {"ms_per_step": round(1e3 * mine, 2), "examples_per_s": round(BATCH / mine)},
         "share_of_product_rate": round(work / mine / rate, 4),

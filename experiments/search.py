@@ -32,7 +32,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-from search_codes import CONTROLS, FIVE, TOKENIZERS, Key, facts_of, key_of, lines_of, sids_of
+from search_codes import CONTROLS, FIVE, TOKENIZERS, Key, encoders_of, facts_of, key_of, lines_of, sids_of
 
 from sidkit.data.embeddings import open_embeddings
 from sidkit.search.bart.shape import BartShape, preset
@@ -86,11 +86,11 @@ def run(shops: Path, out: Path, key: Key, device: str, setting: Setting) -> dict
         began = time.perf_counter()
         ranks = evaluate_model(model, data)
         answering = time.perf_counter() - began
-    _save_ranks(out, key, {kind: each for kind, each in ranks.items()})
+    save_ranks(out, key, {kind: each for kind, each in ranks.items()})
     facts = {name: model.facts[name] for name in ("examples", "losses")}
     facts["plan"] = model.facts["plan"] | {"templates": Path(plan.templates).name}
     seconds = {"train": model.facts["seconds"], "answer": round(answering, 1)}
-    return facts_of(key, setting.size, made, device) | facts | {"seconds": seconds, "figures": _figures(ranks, data)}
+    return facts_of(key, setting.size, made, device) | facts | {"seconds": seconds, "figures": figures_of(ranks, data)}
 
 
 def baselines(shops: Path, out: Path, dataset: str, encoder: str, setting: Setting) -> list[dict[str, Any]]:
@@ -100,14 +100,14 @@ def baselines(shops: Path, out: Path, dataset: str, encoder: str, setting: Setti
     folder = shops / dataset / f"aligned-{encoder}"
     vectors = AlignedVectors(*(open_embeddings(str(folder / f"{name}.parquet")) for name in ("items", "queries")))
     found = evaluate_baselines(data, vectors)
-    _save_ranks(out, (dataset, encoder, "queries", 0), {kind: test.query for kind, test in found.tests.items()})
+    save_ranks(out, (dataset, encoder, "queries", 0), {kind: test.query for kind, test in found.tests.items()})
     lines = []
     for name in BASELINES:
         ranks = {kind: each[name] for kind, each in found.ranks.items()}
-        _save_ranks(out, (dataset, encoder, name, 0), ranks)
+        save_ranks(out, (dataset, encoder, name, 0), ranks)
         facts = facts_of((dataset, encoder, "rq-kmeans", 0), setting.size, made, "cpu")
         facts = {key: facts[key] for key in ("dataset", "size", "encoder", "items", "device", "versions", "commit")}
-        lines.append(facts | {"tokenizer": name, "seed": 0, "figures": _figures(ranks, data)})
+        lines.append(facts | {"tokenizer": name, "seed": 0, "figures": figures_of(ranks, data)})
     return lines
 
 
@@ -116,7 +116,7 @@ def _data(shops: Path, out: Path, dataset: str, made: Any) -> SearchData:
     return SearchData.of(Shop.open(shops / dataset / "shop"), made.items, made.queries, left_out)
 
 
-def _figures(ranks: dict[str, np.ndarray], data: SearchData) -> dict[str, Any]:
+def figures_of(ranks: dict[str, np.ndarray], data: SearchData) -> dict[str, Any]:
     """kind -> class of queries ("all" first) -> sums and rates."""
     return {
         kind: {name: one.figures() for name, one in by_intent(each, data.test(kind).intent).items()}
@@ -124,7 +124,7 @@ def _figures(ranks: dict[str, np.ndarray], data: SearchData) -> dict[str, Any]:
     }
 
 
-def _save_ranks(out: Path, key: Key, ranks: dict[str, np.ndarray]) -> None:
+def save_ranks(out: Path, key: Key, ranks: dict[str, np.ndarray]) -> None:
     (out / "ranks").mkdir(exist_ok=True)
     np.savez_compressed(out / "ranks" / ("-".join(map(str, key)) + ".npz"), **ranks)
 
@@ -139,8 +139,9 @@ def run_list(shops: Path, datasets: list[str], seeds: int) -> list[Key]:
     last = [(name, seed) for seed in range(1, seeds) for name in ("prq-kmeans", "rq-kmeans", *FIVE[:2])]
     runs = [(dataset, MAIN[dataset], *one) for group in groups for dataset in datasets for one in group]
     for dataset in datasets:
-        found = sorted(path.name.removeprefix("aligned-") for path in (shops / dataset).glob("aligned-*"))
-        runs += [(dataset, one, name, 0) for one in found if one != MAIN[dataset] for name in ROBUST]
+        runs += [
+            (dataset, one, name, 0) for one in encoders_of(shops, dataset) if one != MAIN[dataset] for name in ROBUST
+        ]
     runs += [(dataset, MAIN[dataset], *one) for dataset in datasets for one in last]
     return list(dict.fromkeys(runs))
 
@@ -180,18 +181,18 @@ def run_all(asked: Any, setting: Setting) -> None:
         for dataset, encoder in dict.fromkeys(key[:2] for key in runs):
             if (dataset, encoder, BASELINES[-1], 0) not in done:
                 for line in baselines(asked.shops, asked.output, dataset, encoder, setting):
-                    _append(path, line)
+                    append(path, line)
     wanted = [key for key in runs[i - 1 :: n] if not asked.tokenizers or key[2] in asked.tokenizers]
     left = [key for key in wanted if key not in done]
     for number, key in enumerate(left):
         if time.monotonic() - began > 60 * asked.minutes:
             print(f"{len(left) - number} of {len(wanted)} runs are left; run it again")
             return
-        _append(path, run(asked.shops, asked.output, key, asked.device, setting))
+        append(path, run(asked.shops, asked.output, key, asked.device, setting))
     print(f"all {len(wanted)} runs are done")
 
 
-def _append(path: Path, line: dict[str, Any]) -> None:
+def append(path: Path, line: dict[str, Any]) -> None:
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
     click = line["figures"]["click"]["all"]

@@ -19,8 +19,8 @@ from .network import PackedRows, packed
 
 __all__ = ["PackedBatch", "Ragged", "RaggedVectors", "TokenExamples", "batch_of", "epoch", "on_device"]
 
-ROUND = 128  # on a GPU, tokens of a batch are padded to a multiple of this, by a sequence of padding
-LONGEST = 16  # and so is the length of its longest sequence
+ROUND = 128  # on a GPU, tokens of all inputs are padded to a multiple of this, by a sequence of padding
+LONGEST = 16  # and those of all outputs, and the length of the longest sequence, to a multiple of this
 NONE = -100  # the label of a token that is not learned
 
 
@@ -95,7 +95,7 @@ def batch_of(examples: TokenExamples, index: NDArray[np.int64], start: int, pad:
     target = Ragged(shifted.astype(np.int32), outputs.starts)
     histories = None if examples.histories is None else examples.histories.take(index)
     source = on_device(device, examples.inputs.take(index), pad, histories)
-    target_rows = on_device(device, target, pad)
+    target_rows = on_device(device, target, pad, rounded=LONGEST)  # padding would be the longest of short sequences
     padded = np.full(len(target_rows.tokens), NONE, np.int64)
     padded[: len(labels)] = labels
     return PackedBatch(source, target_rows, torch.from_numpy(padded).to(device, non_blocking=True))
@@ -108,9 +108,14 @@ def epoch(n: int, batch: int, seed: tuple[int, ...]) -> Iterator[NDArray[np.int6
         yield order[first : first + batch]
 
 
-def on_device(device: Any, rows: Ragged, pad: int, histories: RaggedVectors | None = None) -> PackedRows:
-    """Sequences on a device, and behind them one of padding, of 1 token at least; histories: of these sequences."""
-    rounded, by = (ROUND, LONGEST) if torch.device(device).type == "cuda" else (1, 1)
+def on_device(
+    device: Any, rows: Ragged, pad: int, histories: RaggedVectors | None = None, rounded: int = ROUND
+) -> PackedRows:
+    """Sequences on a device, and behind them one of padding, of 1 token at least; histories: of these sequences.
+
+    rounded: on a GPU, all tokens are a multiple of this.
+    """
+    rounded, by = (rounded, LONGEST) if torch.device(device).type == "cuda" else (1, 1)
     total = (len(rows.tokens) // rounded + 1) * rounded
     tokens = np.full(total, pad, np.int64)
     tokens[: len(rows.tokens)] = rows.tokens

@@ -35,7 +35,7 @@ from .ranking import Counters
 from .start import first_weights, plan_of_folder
 from .store import SEARCH_MODEL, ModelParts
 
-__all__ = ["train_search"]
+__all__ = ["stored_parts", "train_search"]
 
 SHOWN = ("item_id", "title", "brand", "seller", "price")  # what the folder keeps of items
 
@@ -89,13 +89,14 @@ def train_search(
             "shop": data.shop.facts.get("source"),
             "versions": {"sidkit": __version__, "torch": torch.__version__},
         }
-        parts = _stored(data, templates, template_file(plan.templates).read_text(encoding="utf-8"), query_encoder)
+        parts = stored_parts(data, templates, template_file(plan.templates).read_text(encoding="utf-8"), query_encoder)
         model = SearchModel(trainer.weights, tokens, plan, parts, facts, where)
         model.save(folder)
     return model.on(where)
 
 
-def _stored(data: SearchData, templates: Any, text: str, encoder: QueryEncoder | None) -> ModelParts:
+def stored_parts(data: SearchData, templates: Any, text: str, encoder: QueryEncoder | None) -> ModelParts:
+    """What a model's folder has besides weights and tokens; text: of the templates' file."""
     counters = Counters.of(data.shop.counters, data.table.ids)
     columns = {name: data.items.column(name) for name in SHOWN}
     items = pa.table({**columns, **{name: pa.array(values) for name, values in vars(counters).items()}})
