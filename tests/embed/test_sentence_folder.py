@@ -105,3 +105,32 @@ def test_a_saved_encoder_cannot_allow_downloads():
 
     with pytest.raises(ValueError, match="allow_download"):
         Sentence.restore({"model": "a/b", "d": None, "allow_download": True}, {})
+
+
+@pytest.mark.parametrize(
+    "name, plain",
+    [
+        ("config.json", {"attn_implementation": "evil/kernel"}),
+        ("sentence_bert_config.json", {"model_args": {"allow_all_kernels": True}}),
+        ("sentence_bert_config.json", {"model_args": {"attn_implementation": "flash_attention_2"}}),
+    ],
+)
+def test_kernels_of_a_hub_are_refused(tmp_path, name, plain):
+    folder = written(tmp_path / "m", GOOD)
+    (folder / name).write_text(json.dumps(plain))
+    with pytest.raises(InputError, match=f"{name} asks for .*, which may be fetched"):
+        require_safe(folder)
+
+
+def test_activations_of_a_dense_layer_are_those_of_torch(tmp_path):
+    dense = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    folder = written(tmp_path / "m", [*GOOD, dense])
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "model.safetensors").write_bytes(b"")
+    config = folder / "2_Dense" / "config.json"
+    config.write_text(json.dumps({"activation_function": "torch.nn.modules.activation.Tanh"}))
+    require_safe(folder)
+    for other in ("evil.run", "torch.hub.load", "os.abort", 7):
+        config.write_text(json.dumps({"activation_function": other}))
+        with pytest.raises(InputError, match=r"asks for the activation .*, which is not loaded"):
+            require_safe(folder)

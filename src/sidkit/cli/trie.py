@@ -59,6 +59,7 @@ def trie(
 def _tokens(table: Any, first: int | None, folder: Path | None, begin: str | None, end: str | None) -> Any:
     from ..decoding.tokens import SidTokens
     from ..errors import need
+    from ..files.pretrained import reading
 
     if folder is not None and first is not None:
         raise SpecError("give --first or --hf-tokenizer, not both")
@@ -66,7 +67,8 @@ def _tokens(table: Any, first: int | None, folder: Path | None, begin: str | Non
         transformers = need("transformers", "retriever", "reading a transformers tokenizer")
         if not folder.is_dir():
             raise SpecError(f"{folder} is not a folder; save the tokenizer with save_pretrained first")
-        words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with reading(folder, "tokenizer"):
+            words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         return SidTokens.of_tokenizer(words, table.sizes, table.template, begin, end)
     marks = [None if one is None else _number(one) for one in (begin, end)]
     return SidTokens.level_major(table.sizes, 1 if first is None else first, *marks)

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import InputError, need
+from ..files.pretrained import offline
 from .encoder import Encoder
 from .sentence_folder import folder_of
 
@@ -42,14 +43,15 @@ class Sentence(Encoder):
         library = need("sentence_transformers", EXTRA, f"embedding with {self.model}")
         folder = folder_of(self.model, download)
         try:
-            model = library.SentenceTransformer(
-                str(folder),
-                device=device,
-                truncate_dim=self._truncate,
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"use_safetensors": True},
-            )
+            with offline():
+                model = library.SentenceTransformer(
+                    str(folder),
+                    device=device,
+                    truncate_dim=self._truncate,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"use_safetensors": True},
+                )
             # Some processors advertise bfloat16 and crash on it; weights may be stored in it.
             return model.float() if model.device.type == "cpu" else model
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError) as error:

@@ -1,8 +1,9 @@
 """Folders of sentence-transformers models, checked before anything of them is loaded.
 
 A model's `modules.json` names the classes that it is made of, and sentence-transformers imports whatever it names, also
-from a file in the folder. Here only classes of sentence-transformers itself are accepted, and weights only as
-safetensors: an encoder that somebody sends you runs no code.
+from a file in the folder; so does the config of a dense layer with its activation. Here only classes of
+sentence-transformers itself and activations of torch are accepted, and weights only as safetensors: an encoder that
+somebody sends you runs no code.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any
 
 from ..errors import InputError, need
 from ..files.folder import read_json
+from ..files.pretrained import require_plain, settings_of
 
 __all__ = ["folder_of", "require_safe"]
 
 KNOWN = ("Transformer", "Pooling", "Normalize", "Dense", "StaticEmbedding")
 PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md"]
 WEIGHTS = "model.safetensors"  # without it, others would be unpickled
+ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.Identity")
 ADVICE = "use another model"
 
 
@@ -64,8 +67,13 @@ def require_safe(folder: Path) -> None:
 
 def _require_weights(folder: Path, kind: str) -> None:
     """An error unless a module has its weights where sentence-transformers looks for safetensors first."""
-    if (folder / "adapter_config.json").exists():
-        raise InputError(f"{folder} is an adapter of another model, which is not loaded; {ADVICE}")
+    configs = sorted(file.name for file in folder.glob("*config*.json"))  # sentence_bert_config.json is one of them
+    require_plain(folder, ADVICE, tuple(configs))
+    if kind == "Dense" and (folder / "config.json").is_file():
+        for key, value in settings_of(read_json(folder / "config.json", ADVICE)):
+            if key == "activation_function" and not str(value).startswith(ACTIVATIONS):
+                named = str(value)[:100]
+                raise InputError(f"{folder} asks for the activation {named!r}, which is not loaded; {ADVICE}")
     names = {"Transformer": "*.safetensors", "Dense": WEIGHTS, "StaticEmbedding": WEIGHTS}
     if kind in names and not list(folder.glob(names[kind])):
         raise InputError(f"{folder} has no weights as safetensors, and others are not loaded; {ADVICE}")

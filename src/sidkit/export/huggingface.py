@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, need
+from ..files.pretrained import reading, require_plain
 from .refusals import require_path
 from .target import ExportJob, ExportOption, ExportTarget
 from .token_rows import level_codebooks, rows_from_centroids
@@ -30,6 +31,7 @@ SEED = ExportOption("seed", int, 0, "of the rotations that bring centroids to th
 
 def write(job: ExportJob, folder: Path) -> None:
     source = require_path(job.options["model"], "model")
+    require_plain(source, "give the folder of a whole model")
     has_model = job.options["rows"] and (source / "config.json").is_file() and _has_weights(source)
     books = level_codebooks(job.tokenizer) if has_model else []
     tokenizer, tokens, ids = write_tokenizer(job, source, folder)
@@ -50,10 +52,8 @@ def write_tokenizer(job: ExportJob, source: Path, folder: Path) -> tuple[Any, li
     """The tokenizer with the SID tokens in a folder; itself, the tokens, and their ids, which are consecutive."""
     transformers = need("transformers", "retriever", "extending a tokenizer")
     tokens = token_list(job.template, job.sizes)
-    try:
+    with reading(source, "tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source} holds no tokenizer of transformers: {str(error).splitlines()[0][:200]}") from error
     vocabulary = tokenizer.get_vocab()
     known = [token for token in tokens if token in vocabulary]
     if known:
@@ -103,13 +103,16 @@ def _write_model(
 
 def _loaded(transformers: Any, source: Path) -> Any:
     """The model of the class that its config names, if transformers has it."""
-    config = transformers.AutoConfig.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+    own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with reading(source, "config"):
+        config = transformers.AutoConfig.from_pretrained(source, **own)
     name = (getattr(config, "architectures", None) or [""])[0]
     kind: Any = getattr(transformers, name, None) if name.isidentifier() else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise InputError(f"{source}/config.json names the model {name!r}, which transformers does not have")
     model: Any = kind
-    return model.from_pretrained(source, local_files_only=True, use_safetensors=True, trust_remote_code=False)
+    with reading(source, "model"):
+        return model.from_pretrained(source, use_safetensors=True, **own)
 
 
 TARGET = ExportTarget(

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...errors import InputError, SpecError, need
+from ...files.pretrained import offline, require_plain
 from ...stages.stage import HasCodebooks
 from ...tokenizer.tokenizer import FittedTokenizer
 from ..bart.shape import build_bart, shape_of
@@ -86,7 +87,9 @@ def _pretrained(folder: Path) -> Any:
 
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}; --start names a local folder with a BART")
+    require_plain(folder, "give the folder of a whole BART")
     try:
-        return BartForConditionalGeneration.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        with offline():
+            return BartForConditionalGeneration.from_pretrained(folder, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError, RuntimeError) as error:
         raise SpecError(f"cannot read a BART from {folder}: {error}") from error

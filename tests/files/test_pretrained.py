@@ -1,0 +1,75 @@
+"""Folders of models of others: nothing is fetched for them, and what cannot be read is an error of sidkit."""
+
+import json
+import threading
+
+import pytest
+
+from sidkit.errors import InputError
+from sidkit.files.pretrained import offline, reading, require_plain
+
+
+def with_config(folder, plain, name="config.json"):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(json.dumps(plain))
+    return folder
+
+
+def test_an_adapter_is_refused(tmp_path):
+    folder = with_config(tmp_path / "m", {"base_model_name_or_path": "evil/model"}, "adapter_config.json")
+    with pytest.raises(InputError, match="m is an adapter of another model, which is not loaded; take another"):
+        require_plain(folder, "take another")
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"attn_implementation": "evil/kernel"},
+        {"_attn_implementation": "flash_attention_2"},
+        {"_attn_implementation_internal": "kernels-community/flash-attn3"},
+        {"text_config": {"attn_implementation": {"": "sdpa", "vision": "evil/kernel"}}},
+        {"model_args": {"use_kernels": True}},
+        {"layers": [{"allow_all_kernels": True}]},
+        {"experts_implementation": "evil/kernel"},
+    ],
+)
+def test_settings_that_fetch_kernels_are_refused(tmp_path, plain):
+    with pytest.raises(InputError, match=r"config\.json asks for .*, which may be fetched"):
+        require_plain(with_config(tmp_path / "m", plain), "take another")
+
+
+def test_usual_settings_are_accepted(tmp_path):
+    plain = {"model_type": "bert", "attn_implementation": "sdpa", "_attn_implementation": None, "use_kernels": False}
+    require_plain(with_config(tmp_path / "m", plain | {"parts": {"attn_implementation": {"": "eager"}}}), "")
+    require_plain(tmp_path, "")
+
+
+def test_no_hub_is_asked_while_a_model_is_read_also_in_threads():
+    hub = pytest.importorskip("huggingface_hub")
+    before = hub.constants.HF_HUB_OFFLINE
+    inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def read():
+        with offline():
+            inside.set()
+            leave.wait(20)
+            seen.append(hub.constants.HF_HUB_OFFLINE)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    inside.wait(20)
+    with offline():
+        assert hub.constants.HF_HUB_OFFLINE is True
+        with pytest.raises(OSError, match=r"[Oo]ffline"):
+            hub.HfApi(endpoint="http://127.0.0.1:9").repo_info("evil/model")
+    assert hub.constants.HF_HUB_OFFLINE is True  # the thread is not done
+    leave.set()
+    thread.join()
+    assert seen == [True]
+    assert hub.constants.HF_HUB_OFFLINE is before
+
+
+@pytest.mark.parametrize("error", [KeyError("model_type"), ImportError("kernels"), TypeError(), OSError("x\ny")])
+def test_what_transformers_raises_becomes_an_error_of_sidkit(tmp_path, error):
+    with pytest.raises(InputError, match=r"holds no model of transformers: .+"), reading(tmp_path, "model"):
+        raise error
