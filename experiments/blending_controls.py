@@ -1,6 +1,6 @@
 """How often blending is advised where it cannot pay: the sequences' items shuffled over all sequences.
 
-    python experiments/blending_controls.py DATA -o experiments/results/blending_controls.jsonl --datasets lastfm --draws 40
+    python experiments/blending_controls.py DATA -o results/blending_controls.jsonl --datasets lastfm --draws 40
 
 A draw keeps every item's number of events and every sequence's length, and nothing else: items that are together then
 say nothing about each other, so that a weight above 0 is a false alarm. A line of JSON is written per dataset and draw;
