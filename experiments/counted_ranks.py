@@ -1,8 +1,11 @@
-"""The ranks of held-out items by counting: what is popular, what followed the last item, what was taken together."""
+"""The ranks of held-out items by counting: what is popular, what followed the last item, what was taken together, and
+both of these mixed as a fusion mixes them, without a model: share * followed / (after + PRIOR) + (1 - share) * together,
+scaled to one."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import diags_array
 
 from sidkit.data.sequences import Sequences
 from sidkit.measure.counting_tables import CountTables, entries_of
@@ -12,12 +15,16 @@ COUNTED: dict[str, list[dict]] = {  # by method, the settings that validation ch
     "popular": [{}],
     "followed": [{}],
     "together": [{"history": history} for history in (1, 5, 20)],
+    "mixed": [{"share": share} for share in (0.1, 0.3, 0.5, 0.7, 0.9)],
 }
+PRIOR = 2.0
 USERS = 2000  # at once
 PAST = 50  # items of a history that are not recommended again, as many as SASRec sees
 
 
-def counted_ranks(sequences: Sequences, items: int, method: str, split: str, history: int = 20) -> dict:
+def counted_ranks(
+    sequences: Sequences, items: int, method: str, split: str, history: int = 20, share: float = 0.5
+) -> dict:
     """(users,) ranks from 0, by whether items of the history may be recommended again. Ties go by popularity, then by
     row; items that no count has come last, in the same order."""
     tables, held_out = CountTables.of(sequences.training(), items), examples(sequences, split, history)
@@ -32,6 +39,9 @@ def counted_ranks(sequences: Sequences, items: int, method: str, split: str, his
             entries = entries_of(tables.after(sequences.rows[position - 1]))
         elif method == "together":
             entries = entries_of(tables.near(sequences.rows, position, length))
+        elif method == "mixed":
+            near = tables.near(sequences.rows, position, length)
+            entries = entries_of(mixed(tables.after(sequences.rows[position - 1]), near, share))
         who = np.repeat(np.arange(len(position)), past[users])
         ago = np.concatenate([np.arange(n, 0, -1) for n in past[users].tolist()])
         taken = np.unique(who * items + sequences.rows[position[who] - ago])
@@ -39,6 +49,15 @@ def counted_ranks(sequences: Sequences, items: int, method: str, split: str, his
         ranks[True].append(ranks_among(entries, taken[:0], target, popular))
         ranks[False].append(ranks_among(entries, taken, target, popular))
     return {repeats: np.concatenate(parts) for repeats, parts in ranks.items()}
+
+
+def mixed(followed, near, share: float):
+    """(users, items) sparse: the sum of both counts, each of every user scaled."""
+    after, mass = (np.asarray(table.sum(1)).ravel() for table in (followed, near))
+    scales = share / (after + PRIOR), (1 - share) / np.maximum(mass, 1e-30)
+    return sum(
+        diags_array(scale).tocsr() @ table for scale, table in zip(scales, (followed, near), strict=True)
+    ).tocsr()
 
 
 def ranks_among(entries: tuple, taken: np.ndarray, target: np.ndarray, popular: np.ndarray) -> np.ndarray:

@@ -115,6 +115,16 @@ def test_counting_leaves_out_the_history_as_a_loop_does(monkeypatch):
             assert ranks[False][user] == (left.index(one[-1]) if one[-1] in left else 25)
 
 
+def test_counts_are_mixed_user_by_user(monkeypatch):
+    monkeypatch.syspath_prepend(EXPERIMENTS)
+    from counted_ranks import mixed
+    from scipy.sparse import csr_array
+
+    followed, near = csr_array([[3.0, 0, 5], [0, 0, 0]]), csr_array([[0.0, 1, 3], [2, 0, 0]])
+    want = [[0.5 * 3 / 10, 0.5 / 4, 0.5 * 5 / 10 + 0.5 * 3 / 4], [0.5, 0, 0]]
+    np.testing.assert_allclose(mixed(followed, near, 0.5).toarray(), want)
+
+
 def test_ranks_are_stored_as_they_count(monkeypatch):
     monkeypatch.syspath_prepend(EXPERIMENTS)
     from stored_ranks import gains, pack, unpack
