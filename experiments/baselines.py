@@ -133,13 +133,15 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=0, help="of SASRec, how many are tried")
     parser.add_argument("--counting", action="store_true", help="only what needs no training")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this time; 0: when all are done")
+    parser.add_argument("--sasrec", action="store_true", help="only what is trained")
     options = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     runs = Runs(options.data, options.output, deadline, device, options.settings)
     for dataset in options.datasets:
-        runs.counting(dataset)
+        if not options.sasrec:
+            runs.counting(dataset)
         if not options.counting:
             runs.dataset(dataset, SEEDS[: options.seeds])
 

@@ -1,6 +1,6 @@
 """The ranks of held-out items by counting: what is popular, what followed the last item, what was taken together, and
-both of these mixed as a fusion mixes them, without a model: share * followed / (after + PRIOR) + (1 - share) * together,
-scaled to one."""
+both of these mixed as a fusion mixes them, without a model: share * followed / (after + PRIOR) + (1 - share) *
+together, scaled to one."""
 
 from __future__ import annotations
 
