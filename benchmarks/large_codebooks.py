@@ -1,11 +1,13 @@
 """A fit with large codebooks and its products: 8192-8192-8192, top-2, d = 768.
 
     python benchmarks/large_codebooks.py --rows 20000 --passes 2
+    PYTHONPATH=src python benchmarks/large_codebooks.py --rows 1000000 --passes 10 --device cuda
 
 The bare product of the rows and one codebook is measured in the same run as the fit. A fit computes as many products as
 it makes passes, for each of three levels, and one more for the codes. With few rows to a centroid, scores are further
-apart than with many, and screens decide more: give as many rows as time allows. Results go to
-benchmarks/results/large_codebooks.json.
+apart than with many, and screens decide more: give as many rows as time allows. On a GPU the product is that of float16
+rows, in which a fit scores rows there, and the fit is timed once kernels are compiled. Results go to
+benchmarks/results/large_codebooks.json, by device.
 """
 
 from __future__ import annotations
@@ -13,12 +15,78 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-
-from cpu_pass import RESULTS, machine, native, planted, ratios, seconds, sgemm, write
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import sidkit
 
-OUT = RESULTS.with_name("large_codebooks.json")
+OUT = Path(__file__).with_name("results") / "large_codebooks.json"
+
+
+def on_cpu(rows: int, size: int, passes: int) -> dict[str, Any]:
+    from cpu_pass import machine, native, planted, ratios, seconds, sgemm
+
+    if not native.prepare(float("inf")):
+        raise SystemExit(f"no compiled kernels: {native.reason()}")
+    x = planted(rows, 768, size)
+    product = sgemm(x, x[:size])
+    spec = sidkit.prq_kmeans(sizes=(size,) * 3, top_k=2, iterations=passes)
+    fit = seconds(lambda: spec.fit(x, seed=0))
+    return {"machine": machine(), "seconds": product | {"fit": fit}, "one product": ratios(product)} | over(
+        fit, min(product.values()), passes
+    )
+
+
+def on_gpu(rows: int, size: int, passes: int) -> dict[str, Any]:
+    import torch
+
+    from sidkit.rows.cuda import DeviceRows, Resident
+
+    g = torch.Generator(device="cuda").manual_seed(0)
+    centres = torch.randn(3 * size, 768, device="cuda", generator=g)
+    x = 1.5 * torch.randn(rows, 768, device="cuda", generator=g)
+    for part in x.split(1 << 18):
+        part += centres[torch.randint(0, 3 * size, (len(part),), device="cuda", generator=g)]
+    x = torch.nn.functional.normalize(x)
+
+    def timed(f: Callable[[], Any]) -> float:
+        f()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        f()
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    def multiply(a: Any, c: Any) -> None:
+        out = torch.empty(1 << 16, len(c), dtype=a.dtype, device="cuda")
+        for part in a.split(1 << 16):
+            torch.mm(part, c.T, out=out[: len(part)])
+
+    def bare(a: Any) -> float:
+        return timed(lambda: multiply(a, a[:size]))
+
+    product = {"float16": bare(x.half()), "float32": bare(x)}
+    spec = sidkit.prq_kmeans(sizes=(size,) * 3, top_k=2, iterations=passes)
+    short = sidkit.prq_kmeans(sizes=(size,) * 3, top_k=2, iterations=1)
+    short.fit(DeviceRows(Resident(x)), seed=0)  # kernels compiled
+    start = time.perf_counter()
+    fitted = spec.fit(DeviceRows(Resident(x)), seed=0)
+    torch.cuda.synchronize()
+    fit = time.perf_counter() - start
+    encode = timed(lambda: fitted.encode(DeviceRows(Resident(x))))
+    return {
+        "machine": torch.cuda.get_device_name(), "torch": torch.__version__,
+        "seconds": product | {"fit": fit, "encode": encode},
+    } | over(fit, product["float16"], passes)  # fmt: skip
+
+
+def over(fit: float, product: float, passes: int) -> dict[str, float]:
+    return {
+        "fit over its products (passes and codes)": round(fit / (3 * (passes + 1) * product), 3),
+        "fit over the products of its passes alone": round(fit / (3 * passes * product), 3),
+    }
 
 
 def main() -> None:
@@ -26,27 +94,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--size", type=int, default=8192)
-    options = parser.parse_args()
-    if not native.prepare(float("inf")):
-        raise SystemExit(f"no compiled kernels: {native.reason()}")
-    x = planted(options.rows, 768, options.size)
-    spec = sidkit.prq_kmeans(sizes=(options.size,) * 3, top_k=2, iterations=options.passes)
-    product = sgemm(x, x[: options.size])
-    fit = seconds(lambda: spec.fit(x, seed=0))
-    bare = min(product.values())
-    times = product | {"fit": fit}
-    result = {
-        "command": " ".join(sys.argv),
-        "rows": options.rows,
-        "passes": options.passes,
-        "machine": machine(),
-        "seconds": times,
-        "one product": ratios(product),
-        "fit over its products (passes and codes)": round(fit / (3 * (options.passes + 1) * bare), 3),
-        "fit over the products of its passes alone": round(fit / (3 * options.passes * bare), 3),
-    }
-    write(OUT, result)
-    print(json.dumps(result, indent=1))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--out", type=Path, default=OUT)
+    asked = parser.parse_args()
+    measure = on_gpu if asked.device == "cuda" else on_cpu
+    found = {"command": " ".join(sys.argv), "rows": asked.rows, "passes": asked.passes}
+    found |= measure(asked.rows, asked.size, asked.passes)
+    results = json.loads(asked.out.read_text()) if asked.out.exists() else {}
+    asked.out.write_text(json.dumps(results | {asked.device: found}, indent=1) + "\n")
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import sidkit  # noqa: E402
 from kernels import DEVICE, ON_GPU, QUIET, kernels_run, needs_gpu  # noqa: E402
 from sidkit.rows.local import LocalRows  # noqa: E402
 from sidkit.rows.sources import ArraySource  # noqa: E402
-from sidkit.stages.cluster import GMM, Balanced, PerParent, per_parent  # noqa: E402
+from sidkit.stages.cluster import GMM, Balanced, PerParent  # noqa: E402
 from sidkit.stages.level import SUBTRACT, Level  # noqa: E402
 from sidkit.stages.opq import OPQ  # noqa: E402
 from sidkit.tokenizer.recipes import RECIPES, recipe  # noqa: E402
@@ -97,6 +97,7 @@ def test_a_recipe_on_a_device_fits_as_on_the_cpu_with_the_same_bits_each_time(na
     np.testing.assert_allclose(lost(there, X), lost(here, X), rtol=0.03)
 
 
+@kernels_run
 def test_parents_never_seen_take_the_common_codebook_on_a_device_too(X):
     spec = sidkit.Tokenizer(
         (*(fewer(s) for s in sidkit.rq_kmeans((5,)).stages), Level(PerParent(4, iterations=2), SUBTRACT))
@@ -136,7 +137,9 @@ def test_temporary_arrays_stay_small(X, monkeypatch):
 
 @kernels_run
 def test_large_parents_are_fitted_on_the_device(X, monkeypatch):
-    monkeypatch.setattr(per_parent, "WORTH_MOVING", 1)
+    from sidkit.stages.cluster import device_parents
+
+    monkeypatch.setattr(device_parents, "MOST_TOGETHER", 1)
     spec = sidkit.Tokenizer(
         (*(fewer(s) for s in sidkit.rq_kmeans((2,)).stages), Level(PerParent(4, iterations=2), SUBTRACT))
     )
@@ -160,3 +163,23 @@ def test_tokens_of_gpu_and_cpu_agree(name, X):
     assert type(fitted.fitted_rows).__name__ == "DeviceRows"
     same = fitted.encode(X, device="cuda") == fitted.encode(X, device="cpu")
     assert same.mean() >= 0.9999
+
+
+@kernels_run
+@pytest.mark.parametrize("d", [8, 40])  # sums as one product, or sorted
+def test_a_pass_over_turned_codewords_adds_up_turned_rows(d):
+    from sidkit.engine.cuda.turned import turned_sums
+    from sidkit.stages.product import FittedProduct, blocks
+
+    rng = np.random.default_rng(3)
+    x = (40 * rng.normal(size=(90, d))).astype(np.float32)
+    turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    mean = x.mean(axis=0, dtype=np.float64)
+    cut = blocks(d, 2)
+    books = tuple(((x[i * 4 : i * 4 + 4] - mean) @ turn.T)[:, block] for i, block in enumerate(cut))
+    product = FittedProduct(books, turn, mean)
+    codes = product.tokens(x, np.zeros((90, 0), np.int32))
+    for m, (mass, total) in enumerate(turned_sums(torch.from_numpy(x).to(DEVICE), books, cut, turn, mean)):
+        picked = np.eye(4)[codes[:, m]]
+        assert np.array_equal(mass.cpu().numpy(), picked.sum(0))
+        np.testing.assert_allclose(total.cpu().numpy(), picked.T @ (x - mean), rtol=2e-3, atol=2.0)

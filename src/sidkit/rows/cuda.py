@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..engine.cuda import engine as cuda
+from ..engine.cuda.to_host import to_host
 from ..progress import Progress, Silent
 from .device_source import DeviceSource, Resident, Streamed, require_good_rows
+from .local import LocalRows
 from .seam import Carrier, HasStages, Sums, choose, leading_steps, order_of
 
-__all__ = ["DeviceRows", "Resident", "Streamed", "fused", "on_device"]
+__all__ = ["DeviceRows", "Resident", "Streamed", "fused", "on_device", "spare_memory"]
 
-SPARE = 1100 << 20  # bytes of device memory for the rows of one pass
+SPARE = 1100 << 20  # bytes of device memory for the rows of one pass, at least
+SHARE = 4  # the part of the memory that is free for them: 1 / SHARE
+
+
+def spare_memory(device: torch.device | str = "cuda") -> int:
+    """Bytes for the rows of one pass: a share of the memory that is free now."""
+    return max(SPARE, torch.cuda.mem_get_info(device)[0] // SHARE) if torch.cuda.is_available() else SPARE
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class DeviceRows:
     source: DeviceSource
     stages: tuple[Carrier, ...] = ()
     tokens: Tensor | None = None  # (width, n) int32, on the device
-    spare: int = SPARE
+    spare: int = field(default_factory=spare_memory)
     progress: Progress = field(default_factory=Silent)
     scored_in: set[str] = field(default_factory=set)  # precisions below float32 that passes used
     _filled: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)  # all rows carried, where they fit
@@ -79,15 +88,15 @@ class DeviceRows:
                 rows = rows.map(part)
             return rows
         codes = self._codes
-        self._filled.clear()
         if stage.sizes:
             fresh = torch.empty(len(stage.sizes), self.shape[0], dtype=torch.int32, device=self.source.device)
             start = 0
-            for x, seen in self._chunks(torch.float32):
+            for x, seen in self._chunks(torch.float32, keep=False):
                 fresh[:, start : start + len(x)] = stage.tokens(x, seen).T
                 start += len(x)
                 self.progress.advance(len(x))
             codes = torch.cat([codes, fresh])
+        self._filled.clear()
         return replace(self, stages=(*self.stages, stage), tokens=codes, _filled={})
 
     def batches(self, n: int, seed: Sequence[int]) -> Iterator[Tensor]:
@@ -95,9 +104,43 @@ class DeviceRows:
         for start in range(0, len(order), n):
             yield self._take(order[start : start + n])
 
-    def rows_of(self, x: NDArray[Any]) -> DeviceRows:
-        resident = Resident(torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self.source.device))
+    def rows_of(self, x: NDArray[Any] | Tensor) -> DeviceRows:
+        resident = Resident(torch.as_tensor(x).to(self.source.device, torch.float32).contiguous())
         return DeviceRows(resident, spare=self.spare)
+
+    def has_room(self, size: int) -> bool:
+        """As `groups.GathersRows` says."""
+        device = self.source.device
+        return bool(device.type != "cuda" or 2 * size < torch.cuda.mem_get_info(device)[0])
+
+    def grouped(self, tokens: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Tensor]:
+        """As `groups.GathersRows` says."""
+        columns = self._codes[-tokens:]
+        number = torch.zeros(self.shape[0], dtype=torch.int64, device=self.source.device)
+        widths = [size for stage in self.stages for size in stage.sizes][-tokens:]
+        if prod(widths) >= 1 << 62:
+            keys, number = torch.unique(columns.T.contiguous(), dim=0, return_inverse=True)
+            counts, order = torch.bincount(number, minlength=len(keys)), number.argsort(stable=True)
+            return keys.cpu().numpy().astype(np.int64), counts.cpu().numpy(), order
+        for column, width in zip(columns, widths, strict=True):
+            number.mul_(width).add_(column)
+        number, order = torch.sort(number, stable=True)
+        numbers, counts = (part.cpu().numpy() for part in torch.unique_consecutive(number, return_counts=True))
+        keys = np.empty((len(numbers), tokens), np.int64)
+        for i in range(tokens - 1, -1, -1):
+            numbers, keys[:, i] = np.divmod(numbers, widths[i])
+        return keys, counts, order
+
+    def gathered(self, numbers: Tensor) -> Tensor:
+        codes = self._codes[:, numbers].contiguous()
+        raw = self.source.x[numbers] if isinstance(self.source, Resident) else self.source.take(numbers.cpu().numpy())
+        return self._carried(raw, codes, 0, torch.float32)
+
+    def on_host(self) -> LocalRows | None:
+        """The same rows without tokens where they are kept, if that is the host."""
+        if isinstance(self.source, Resident) or self.tokens is not None:
+            return None
+        return LocalRows(self.source.source, self.stages, cast=self.dtype)  # type: ignore[attr-defined]
 
     def ran_on(self) -> dict[str, Any]:
         """The device, where the rows were, the precisions of their scores, and the memory used."""
@@ -110,8 +153,7 @@ class DeviceRows:
         }
 
     def codes(self) -> NDArray[np.int32]:
-        codes: NDArray[np.int32] = self._codes.T.contiguous().cpu().numpy()
-        return codes
+        return to_host(self._codes.T.contiguous())
 
     def prepare(self, work: float) -> None:
         """Triton compiles its kernels as they are called."""
@@ -126,24 +168,34 @@ class DeviceRows:
             return self.tokens
         return torch.empty(0, self.shape[0], dtype=torch.int32, device=self.source.device)
 
-    def _chunks(self, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
-        """(rows carried through the stages, their codes (n, width)), a share of the rows at a time."""
+    def _chunks(self, dtype: torch.dtype, keep: bool = True) -> Iterator[tuple[Tensor, Tensor]]:
+        """(rows carried through the stages, their codes (n, width)), a share of the rows at a time.
+
+        keep: there will be more passes, for which the carried rows stay where they fit.
+        """
         n, d = self.shape
         codes = self._codes
-        size = max(1, self.spare // (d * (self.source.overhead + (8 if dtype == torch.float32 else 2))))
-        fits = size >= n
-        if fits and dtype in self._filled:
-            yield self._filled[dtype], codes.T
-            return
+        wide = d * (self.source.overhead + (8 if dtype == torch.float32 else 2))
+        fits = self.spare // wide >= n
+        whole = dtype != torch.float32 and self.source.overhead == 0
+        size = max(1, (self.spare if whole else min(self.spare, SPARE)) // wide)
         size = -(-n // -(-n // size))  # even shares
-        start = 0
-        buffer = torch.empty(size, d, dtype=dtype, device=self.source.device)
+        if dtype not in self._filled:
+            held = n if fits and keep else size
+            yield from self._fresh(dtype, size, torch.empty(held, d, dtype=dtype, device=codes.device), keep and fits)
+            return
+        for start in range(0, n, size):
+            yield self._filled[dtype][start : start + size], codes[:, start : start + size].T
+
+    def _fresh(self, dtype: torch.dtype, size: int, buffer: Tensor, keep: bool) -> Iterator[tuple[Tensor, Tensor]]:
+        """As `_chunks`, computed; kept or not, in a buffer of all rows or of one share."""
+        codes, start = self._codes, 0
         for raw in self.source.chunks(size):
             rows = slice(start, start + len(raw))
-            x = self._carried(raw, codes, start, dtype, buffer[: len(raw)])
+            x = self._carried(raw, codes, start, dtype, buffer[rows] if keep else buffer[: len(raw)])
             yield x, codes[:, rows].T
             start += len(raw)
-        if fits and n:
+        if keep:
             self._filled[dtype] = buffer
 
     def _carried(self, x: Tensor, codes: Tensor, start: int, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
@@ -175,7 +227,7 @@ def fused(stages: Sequence[Carrier], x: Tensor) -> tuple[int, cuda.CarryPlan]:
     return len(steps), cuda.plan_carry(steps, x)
 
 
-def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progress | None = None) -> DeviceRows:
+def on_device(X: Any, device: str = "cuda", spare: int | None = None, progress: Progress | None = None) -> DeviceRows:
     """Rows for the GPU: a CUDA tensor as it is; anything else is copied to the device if it fits, streamed if not."""
     target = torch.device(device)
     current = X.device if isinstance(X, torch.Tensor) and X.is_cuda else target
@@ -185,16 +237,16 @@ def on_device(X: Any, device: str = "cuda", spare: int = SPARE, progress: Progre
     if isinstance(X, torch.Tensor):
         resident = Resident(X if X.is_cuda else X.to(target))
         require_good_rows(resident)
-        return DeviceRows(resident, spare=spare, progress=report)
+        return DeviceRows(resident, spare=spare or spare_memory(current), progress=report)
     streamed = Streamed(X, target)
     n, d = X.shape
     free, _ = torch.cuda.mem_get_info(target)
-    if n * d * 4 + 2 * spare > free:
-        return DeviceRows(streamed, spare=spare, progress=report)
+    if n * d * 4 + 2 * (spare or SPARE) > free:
+        return DeviceRows(streamed, spare=spare or spare_memory(target), progress=report)
     x, start = None, 0
-    for part in streamed.chunks(max(1, spare // (d * 8))):
+    for part in streamed.chunks(max(1, (spare or SPARE) // (d * 8))):
         x = torch.empty(n, d, dtype=part.dtype, device=target) if x is None else x
         x[start : start + len(part)] = part
         start += len(part)
     x = torch.empty(n, d, device=target) if x is None else x
-    return DeviceRows(Resident(x), spare=spare, progress=report)
+    return DeviceRows(Resident(x), spare=spare or spare_memory(target), progress=report)

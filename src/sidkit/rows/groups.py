@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["GroupsRows", "OfGroups", "as_one", "find_groups", "group_counts", "ranges"]
+__all__ = ["GathersRows", "GroupsRows", "OfGroups", "as_one", "find_groups", "group_counts", "ranges"]
 
 Integers = NDArray[np.int64]
 OfGroups = Callable[[NDArray[Any], Integers, int], NDArray[Any]]  # rows group after group, their counts, first group
@@ -23,6 +23,20 @@ class GroupsRows(Protocol):
 
     def of_groups(self, f: OfGroups, keys: Integers, counts: Integers) -> list[NDArray[Any]]:
         """f of some groups at a time, in order: their rows, group after group, the rows of each in their order."""
+
+
+@runtime_checkable
+class GathersRows(Protocol):
+    """Rows of a device, which sorts them by group there."""
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes fit on the device, twice."""
+
+    def grouped(self, tokens: int) -> tuple[Integers, Integers, Any]:
+        """As `group_counts`, and the numbers of all rows, group after group, on the device."""
+
+    def gathered(self, numbers: Any) -> Any:
+        """The rows with these numbers, on the device."""
 
 
 def group_counts(codes: NDArray[Any]) -> tuple[Integers, Integers]:

@@ -96,6 +96,12 @@ class OPQ:
         return replace(state, books=books)
 
     def statistics(self, clusters: FittedProduct, x: Array, codes: Array) -> Sums:
+        if not isinstance(x, np.ndarray):
+            from ..engine.cuda.turned import turned_sums
+
+            turn, mean = np.asarray(clusters.rotation), np.asarray(clusters.mean)
+            sums = turned_sums(x, clusters.books, blocks(x.shape[1], len(clusters.books)), turn, mean)
+            return *(part for pair in sums for part in pair), _lost(clusters, x, sums)
         mean = like(np.asarray(clusters.mean), x)
         sums = engine_of(x).hard_sums(x, clusters.tokens(x, codes), self.sizes, mean)
         return *(part for pair in sums for part in pair), _lost(clusters, x, sums)

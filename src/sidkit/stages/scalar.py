@@ -15,12 +15,15 @@ from ..engine.arrays import like, namespace
 from ..errors import SpecError, need
 from ..files.folder import require_array
 from ..geometry import Array, unit
-from ..rows.seam import Rows
+from ..rows.local import LocalRows
+from ..rows.seam import MakesRows, Rows
+from ..rows.sources import ArraySource
 from .stage import FitContext
 
 __all__ = ["FSQ", "FittedFSQ"]
 
 SAMPLE = 1 << 16  # rows for PCA and ITQ
+LEARNED = 1 << 18  # rows that an epoch of training goes through at most: a draw, where there are more
 MOST_BITS = 1 << 12
 
 
@@ -144,15 +147,19 @@ class FSQ:
         start, bias = self._start(x, np.random.default_rng(run.seed_of(rows.width)))
         bits = np.concatenate([x @ start + bias > 0, np.ones((len(x), 1))], axis=1)
         decoder = np.linalg.lstsq(bits, x, rcond=None)[0]
-        W, V, c = (tensor(a, requires_grad=True) for a in (start, decoder[:-1], decoder[-1]))
-        b = tensor(bias, requires_grad=self.use_bias)
+        rows = self._drawn(rows, run)
+        one = next(iter(rows.batches(1, (0,))))
+        where = "cpu" if isinstance(one, np.ndarray) else one.device
+        W, V, c = (tensor(a, requires_grad=True, device=where) for a in (start, decoder[:-1], decoder[-1]))
+        b = tensor(bias, requires_grad=self.use_bias, device=where)
         trained = [W, V, c, *([b] if self.use_bias else [])]
         optimiser = torch.optim.AdamW(trained, lr=self.learning_rate, weight_decay=self.weight_decay)
         lowest, best = np.inf, (start, bias)
         for epoch in range(self.epochs + 1):
-            total, before = 0.0, (W.detach().numpy().copy(), b.detach().numpy().copy())
+            sums = torch.zeros((), dtype=torch.float64, device=where)
+            before = W.detach().cpu().numpy().copy(), b.detach().cpu().numpy().copy()
             for batch in rows.batches(self.batch, (*run.seed_of(rows.width), epoch)):
-                part = tensor(np.asarray(batch)) if isinstance(batch, np.ndarray) else batch.float().cpu()
+                part = tensor(np.asarray(batch)) if isinstance(batch, np.ndarray) else batch.float()
                 part = torch.nn.functional.normalize(part) if self.normalize else part
                 soft = torch.sigmoid(part @ W + b)
                 hard = soft + ((soft > 0.5).float() - soft).detach()
@@ -161,11 +168,19 @@ class FSQ:
                     optimiser.zero_grad()
                     loss.backward()
                     optimiser.step()
-                total += loss.item() * len(part)
+                sums += loss.detach().double() * len(part)
+            total = float(sums)
             if total < lowest:
                 lowest, best = total, before
             run.progress.note(f"after {epoch} of {self.epochs} epochs, loss {total / rows.shape[0]:.6f}")
         return best
+
+    def _drawn(self, rows: Rows, run: FitContext) -> Rows:
+        """The rows to train on, in memory where they are fewer than all."""
+        if rows.shape[0] <= LEARNED:
+            return rows
+        x = rows.sample(LEARNED, (*run.seed_of(rows.width), 1))
+        return rows.rows_of(x) if isinstance(rows, MakesRows) else LocalRows(ArraySource(x))
 
     def _start(self, x: NDArray[np.float64], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """ITQ directions, scaled so that typical projections are of the order of one; random ones beyond d."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from ...engine.steps import CarryStep
 from ...geometry import Array, residual, unit
 from .kmeans import Centroids
 from .parent_index import ParentIndex
+
+if TYPE_CHECKING:
+    from .device_books import DeviceBooks
 
 __all__ = ["ParentBooks"]
 
@@ -32,6 +35,10 @@ class ParentBooks:
     starts: Integers  # (P + 1,) where each parent's centroids begin
     centroids: NDArray[Any]  # (M, d)
     common: NDArray[Any]  # (K, d)
+    _on_devices: dict[str, DeviceBooks] = field(default_factory=dict, repr=False)  # for this process alone
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParentBooks, (self.keys, self.starts, self.centroids, self.common)
 
     @property
     def arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -39,7 +46,9 @@ class ParentBooks:
 
     def assign(self, x: Array, codes: Array) -> Array:
         """The nearest of the parent's centroids; under an unknown parent, the nearest of the common ones."""
-        parents = self.parents_of(_on_host(codes))
+        if not isinstance(x, np.ndarray):
+            return self.on_device(x).assign(x, codes)
+        parents = self.parents_of(codes)
         known = np.maximum(parents, 0)
         first, last = self.starts[known], self.starts[known + 1]
         code = nearest_own(x, self.centroids, first, np.where(parents < 0, 1, last - first))
@@ -76,8 +85,9 @@ class ParentBooks:
         return out
 
     def chosen(self, x: Array, codes: Array) -> Array:
-        host = _on_host(codes)
-        numbers, code = self._numbers(host), host[:, -1]
+        if not isinstance(x, np.ndarray):
+            return self.on_device(x).chosen(x, codes)
+        numbers, code = self._numbers(codes), codes[:, -1]
         known = (numbers >= 0)[:, None]
         return like(np.where(known, self.centroids[np.maximum(numbers, 0)], self.common[code]), x)
 
@@ -93,6 +103,20 @@ class ParentBooks:
         if len(new):
             out[new] = self._carry_new(x[new], codes[new, -1], keep, normalize)
         return out
+
+    def on_device(self, x: Array) -> DeviceBooks:
+        """The same on the device of rows x, copied there once."""
+        device = str(x.device)
+        if device not in self._on_devices:
+            from .device_books import DeviceBooks
+
+            table = like(np.concatenate([self.centroids, self.common]), x.float())
+            self._on_devices[device] = DeviceBooks.of(self.keys, self.starts, table, len(self.common))
+        return self._on_devices[device]
+
+    def keep_on_device(self, books: DeviceBooks) -> None:
+        """Use these for rows of their device."""
+        self._on_devices[str(books.table.device)] = books
 
     def parents_of(self, codes: NDArray[Any]) -> Integers:
         """The index of each row's parent, -1 if the fit did not have it."""
@@ -116,7 +140,3 @@ class ParentBooks:
     @cached_property
     def _index(self) -> ParentIndex:
         return ParentIndex.of(self.keys)
-
-
-def _on_host(codes: Array) -> NDArray[Any]:
-    return codes if isinstance(codes, np.ndarray) else codes.cpu().numpy()

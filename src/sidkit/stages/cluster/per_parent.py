@@ -13,20 +13,20 @@ from ...engine import native
 from ...engine.native.parents import families
 from ...errors import SpecError
 from ...files.folder import require_array
-from ...rows.groups import GroupsRows, ranges
+from ...rows.groups import GathersRows, GroupsRows, ranges
 from ...rows.local import LocalRows
-from ...rows.seam import CHUNK, MakesRows, Rows
+from ...rows.seam import CHUNK, Rows
 from ...rows.sources import ArraySource
 from ...rows.work import Work
 from ..stage import FitContext
 from .kmeans import KMeans, check_size
 from .parent_books import ParentBooks
 from .parent_index import distinct_parents
+from .parent_starts import start_numbers
 
 __all__ = ["ParentBooks", "PerParent"]
 
 AT_ONCE = 1 << 18  # rows in memory while their parents are fitted
-WORTH_MOVING = 1 << 28  # multiply-adds per pass from which a parent is fitted on the device of the rows
 
 Integers = NDArray[np.int64]
 
@@ -67,6 +67,10 @@ class PerParent:
         spare = np.resize(common.centroids, (self.size, rows.shape[1]))  # fewer rows than codes: repeat
         run.progress.start(f"level {rows.width + 1}", rows.shape[0])
         fit = BooksOfParents(self, run.seed, rows.width)
+        if isinstance(rows, GathersRows) and rows.has_room(4 * rows.shape[0] * rows.shape[1]):
+            from .device_parents import books_on_device
+
+            return books_on_device(fit, rows, self._tokens(rows), spare, run.progress)
         if isinstance(rows, GroupsRows):  # the rows of a parent go to one of the processes that hold them
             keys, count = rows.group_counts(self._tokens(rows))
             books = rows.of_groups(fit, keys, count)
@@ -82,7 +86,7 @@ class PerParent:
         count, books, done = np.bincount(parent_of, minlength=len(keys)), list[NDArray[Any]](), 0
         for first, last in ranges(count, AT_ONCE):
             numbers = order[done : done + int(count[first:last].sum())]
-            books.append(fit(rows.take(numbers), count[first:last], first, rows))
+            books.append(fit(rows.take(numbers), count[first:last], first))
             done += len(numbers)
             run.progress.advance(len(numbers))
         return keys, count, books
@@ -111,8 +115,8 @@ class BooksOfParents:
     seed: int
     width: int  # tokens before the level
 
-    def __call__(self, x: NDArray[Any], count: Integers, first: int, rows: Any = None) -> NDArray[Any]:
-        """x: the rows, parent after parent; first: the number of the first parent; rows: where they come from."""
+    def __call__(self, x: NDArray[Any], count: Integers, first: int) -> NDArray[Any]:
+        """x: the rows, parent after parent; count: of each parent; first: the number of the first parent."""
         size, ends = self.level.size, np.cumsum(count)
         small, lengths = count <= size, np.minimum(count, size)
         if small.all():
@@ -120,29 +124,27 @@ class BooksOfParents:
         books = np.empty((lengths.sum(), x.shape[1]), x.dtype)
         books[np.repeat(small, lengths)] = x[np.repeat(small, count)]
         places = np.cumsum(lengths) - lengths
-        together = []  # few rows each: all of them in one call of the compiled kernels
-        for parent in np.flatnonzero(~small):
+        large = np.flatnonzero(~small)
+        mine = x[np.repeat(~small, count)]
+        numbers = start_numbers(mine, first + large, count[large], size, self.salt)
+        starts = dict(zip(large.tolist(), mine[numbers], strict=True))
+        together = [p for p in large.tolist() if count[p] <= CHUNK and native.ready(x)]
+        for parent in set(large.tolist()).difference(together):
             own = x[ends[parent] - count[parent] : ends[parent]]
-            if native.ready(own) and len(own) <= CHUNK and not self._moves(own, rows):
-                fitted = self._seed(first + int(parent)).start_rows(LocalRows(ArraySource(own)), size, 0)
-                together.append(int(parent))
-            else:
-                fitted = self._alone(own, first + int(parent), rows)
-            books[places[parent] : places[parent] + size] = fitted
-        if together:
+            books[places[parent] : places[parent] + size] = self.alone(LocalRows(ArraySource(own)), starts[parent])
+        if together:  # all of them in one call of the compiled kernels
             spans = places[together][:, None] + np.arange(size)
             edges = np.stack([ends[together] - count[together], ends[together]], axis=1)
-            books[spans] = families(x, edges, books[spans], self.level.iterations)
+            begin = np.stack([starts[parent] for parent in together])
+            books[spans] = families(x, edges, begin, self.level.iterations)
         return books
 
-    def _moves(self, x: NDArray[Any], rows: Any) -> bool:
-        """Whether a parent with these rows is fitted on the device of the rows."""
-        return x.size * self.level.size >= WORTH_MOVING and isinstance(rows, MakesRows)
-
-    def _alone(self, x: NDArray[Any], parent: int, rows: Any) -> NDArray[Any]:
-        children: Rows = rows.rows_of(x) if self._moves(x, rows) else LocalRows(ArraySource(x))
+    def alone(self, rows: Rows, start: NDArray[Any]) -> NDArray[Any]:
+        """The codebook of one parent with these rows and first centroids."""
         kmeans = KMeans(self.level.size, "euclidean", iterations=self.level.iterations)
-        return kmeans.fit(children, self._seed(parent)).centroids
+        return kmeans.fit(rows, FitContext(starts={0: start})).centroids
 
-    def _seed(self, parent: int) -> FitContext:
-        return FitContext(seed=int(np.random.SeedSequence((self.seed, self.width, parent)).generate_state(1)[0]))
+    @property
+    def salt(self) -> int:
+        """What tells the draws of this fit from those of others."""
+        return int(np.random.SeedSequence((self.seed, self.width)).generate_state(1, np.uint32)[0])

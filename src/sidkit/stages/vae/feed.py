@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...rows.chunks import read_ahead
+from ...rows.groups import GathersRows
 from ...rows.seam import Rows, order_of
 from .torch_layers import Tensor, as_rows
 
@@ -47,7 +48,11 @@ def all_rows(rows: Rows, device: Any) -> Tensor:
     n, d = rows.shape
     x = torch.empty(n, d, device=device)
     for start in range(0, n, FETCHED):
-        part = as_rows(rows.take(np.arange(start, min(start + FETCHED, n))), device)
+        numbers = np.arange(start, min(start + FETCHED, n))
+        if isinstance(rows, GathersRows):
+            part = rows.gathered(torch.from_numpy(numbers).to(device))
+        else:
+            part = as_rows(rows.take(numbers), device)
         x[start : start + len(part)] = part
     return x
 
@@ -82,7 +87,8 @@ class StreamedFeed:
     """Rows wherever they are: a thread gathers the batches to come in pinned memory, while the last one is used."""
 
     def __init__(self, rows: Rows, batch: int, seeds: Sequence[tuple[int, ...]], device: Any) -> None:
-        self.rows, self.batch, self.seeds = rows, batch, seeds
+        kept = rows.on_host() if hasattr(rows, "on_host") else None  # not to the device and back
+        self.rows, self.batch, self.seeds = kept or rows, batch, seeds
         shape, self._on_gpu = (len(seeds), batch, rows.shape[1]), device.type == "cuda"
         self._now = torch.empty(shape, device=device)
         self._host = [torch.empty(shape, pin_memory=self._on_gpu) for _ in range(AHEAD + 1)]
