@@ -187,11 +187,6 @@ class Attack:
         """Whether the next run was refused because the killed one had done everything."""
         return self.writer.appends and state_of(self.place.out) == self.new and "error:" in errors
 
-    def _is_begun(self, state: dict[str, str]) -> bool:
-        """Whether one of several parts is new: a summary of them, which is written last, is then not there."""
-        news = {name for name, one in state.items() if one == self.new.get(name) != self.old.get(name)}
-        return bool(self.writer.parts and news)
-
     def _judge(self, state: dict[str, str]) -> list[str]:
         """What is wrong with a state, in words."""
         wrong = [f"torn: {name}" for name, one in state.items() if one not in (self.old.get(name), self.new.get(name))]
@@ -200,7 +195,6 @@ class Attack:
             one, sides = state.get(name), set()
             sides |= {"old"} if one == self.old.get(name) else set()
             sides |= {"new"} if one == self.new.get(name) else set()
-            sides |= {"old"} if one is None and self._is_begun(state) else set()
             group = self.writer.part_of(name)
             groups[group] = groups.get(group, {"old", "new"}) & sides
         return wrong + [f"mixed: {group}" for group, sides in groups.items() if not sides and not wrong]

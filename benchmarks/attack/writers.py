@@ -25,7 +25,8 @@ __all__ = ["WRITERS", "Writer", "as_read", "prepare", "state_of"]
 
 ITEMS, D, LEVELS = 240, 12, "8-8-8"
 VOLATILE = re.compile(r"(^|/)(log\.jsonl|tensorboard/.*|.*\.db-(wal|shm))$")  # logs, and files of SQLite
-TIMES = ("seconds", "created", "uuid", "registry", "versions", "sha256", "samples_per_s", "bundle_uuid", "history")
+TIMES = ("seconds", "created", "uuid", "registry", "versions", "samples_per_s", "bundle_uuid", "history")
+TIMES += ("sha256", "manifests")  # digests of files that hold times
 NOTES = ".sidkit.json"
 HEAD = re.compile(rb"<(footer|header).*?</\1>|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?|--seed \d", re.S)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -88,6 +90,8 @@ class TestTraining:
         summary, folder = trained
         saved = json.loads((folder / "seeds.json").read_text())
         assert saved.pop("sha256") == config_digest(saved)
+        files = {str(seed): (folder / f"seed-{seed}" / "sidkit.json").read_bytes() for seed in SEEDS}
+        assert saved.pop("manifests") == {seed: hashlib.sha256(file).hexdigest() for seed, file in files.items()}
         assert saved == summary.plain()
         assert saved["seeds"] == list(SEEDS) == seeds_in(folder)
         assert saved["plan"] == {name: value for name, value in asdict(PLAN).items() if name != "seed"}
@@ -133,14 +137,25 @@ class TestTraining:
         summary = train_seeds(*data, tmp_path / "run", (0, 1), PLAN, "cpu", resume=True)
         assert list(summary.runs) == [0, 1]
 
-    def test_a_new_training_takes_the_summary_of_the_old_one_away_before_it_replaces_a_retriever(self, data, tmp_path):
-        train_seeds(*data, tmp_path / "run", (0,), replace(PLAN, epochs=1), "cpu")
+    def test_a_new_training_keeps_the_summary_of_the_old_one_which_is_refused_once_a_retriever_is_replaced(
+        self, data, tmp_path
+    ):
+        given = (*data, tmp_path / "run"), ((0, 1), replace(PLAN, epochs=1), "cpu")
+        train_seeds(*given[0], (0,), *given[1][1:])
         with pytest.raises(KeyboardInterrupt):
-            train_seeds(*data, tmp_path / "run", (0, 1), replace(PLAN, epochs=1), "cpu", StopAt("epoch 1"))
+            train_seeds(*given[0], *given[1], StopAt("epoch 1"))
         assert seeds_in(tmp_path / "run") == [0]
         with pytest.raises(KeyboardInterrupt):
-            train_seeds(*data, tmp_path / "run", (0, 1), replace(PLAN, epochs=1), "cpu", StopAt("1 done"))
-        assert seeds_in(tmp_path / "run") == []
+            train_seeds(*given[0], *given[1], StopAt("1 done"))
+        with pytest.raises(
+            StoreError, match=r"seeds\.json is of other retrievers than those beside it: a training was"
+        ):
+            seeds_in(tmp_path / "run")
+        train_seeds(*given[0], *given[1])
+        assert seeds_in(tmp_path / "run") == [0, 1]
+        shutil.rmtree(tmp_path / "run" / "seed-1")
+        with pytest.raises(StoreError, match=r"seeds\.json is of other retrievers"):
+            seeds_in(tmp_path / "run")
 
 
 class TestRefused:

@@ -39,7 +39,7 @@ _depth, _before = 0, False
 def offline() -> Iterator[None]:
     """Whatever is read in this block, no hub is asked; also if several threads are in such blocks."""
     global _depth, _before
-    constants = None
+    constants: Any = None
     with suppress(ImportError):
         constants = import_module("huggingface_hub.constants")
     if constants is None:

@@ -3,10 +3,14 @@
 folder/
   seed-0/, seed-1/ ...   a complete retriever each
   seeds.json             the plan, the figures of every seed, their means and standard deviations; written last
+
+The folders are replaced one after the other. Until all of them are, the summary beside them is the old one, and it is
+refused as soon as it is of other retrievers than those: it has the digest of the manifest of each.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -18,12 +22,13 @@ from typing import Any
 from ..errors import StoreError
 from ..files.atomic import replace_file
 from ..files.folder import check_digest, with_digest
+from ..files.manifest import MANIFEST
 from ..files.ours import MARK, ForeignFolderError
 from .store import RETRIEVER
 
 __all__ = ["SEEDS", "SeedSummary", "check_seeds_folder", "mean_seen", "means_and_stds", "seed_folder", "seeds_in"]
 
-SEEDS = "seeds.json"
+SEEDS, MANIFESTS = "seeds.json", "manifests"
 SHARED = ("plan", "versions", "users")  # facts that all seeds have in common
 
 
@@ -62,8 +67,21 @@ class SeedSummary:
         }
 
     def save(self, folder: Path) -> None:
+        plain = self.plain() | {MANIFESTS: _manifests(folder, list(self.runs))}
         with replace_file(folder / SEEDS) as temporary:
-            temporary.write_text(json.dumps(with_digest(self.plain()), indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(with_digest(plain), indent=1) + "\n", encoding="utf-8")
+
+
+def _manifests(folder: Path, seeds: Sequence[int]) -> dict[str, str]:
+    """By seed, the digest of the list of all files of its retriever; nothing where there is none."""
+    return {str(seed): _digest(seed_folder(folder, seed) / MANIFEST) for seed in seeds}
+
+
+def _digest(file: Path) -> str:
+    if not file.is_file():
+        return ""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def mean_seen(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -90,11 +108,18 @@ def seeds_in(folder: Path) -> list[int]:
     try:
         plain = json.loads((folder / SEEDS).read_text(encoding="utf-8"))
         check_digest(plain, folder / SEEDS, "train again")
-        return [int(seed) for seed in plain["seeds"]]
+        seeds = [int(seed) for seed in plain["seeds"]]
+        unchanged = MANIFESTS not in plain or plain[MANIFESTS] == _manifests(folder, seeds)  # older files have none
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise StoreError(f"cannot read {folder / SEEDS}: {error}") from error
+    if not unchanged:
+        raise StoreError(
+            f"{folder / SEEDS} is of other retrievers than those beside it: a training was stopped while it replaced "
+            "them; end it with --resume, or train again"
+        )
+    return seeds
 
 
 def check_seeds_folder(folder: Path, seeds: Sequence[int]) -> None:

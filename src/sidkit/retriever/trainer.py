@@ -30,7 +30,7 @@ from .plan import Plan
 from .resume import identity
 from .retriever import Retriever
 from .runs import CHOSEN_BY, Outcome, TrainingRun
-from .seeds import SEEDS, SeedSummary, check_seeds_folder, seed_folder
+from .seeds import SeedSummary, check_seeds_folder, seed_folder
 from .store import RETRIEVER, save
 from .training import train_stack
 
@@ -104,7 +104,6 @@ def train_seeds(
         try:
             for outcome in train_stack(runs, sequences, plan, where, at_once, progress, checkpoint, report):
                 retriever = _retriever(outcome, sequences, plans[outcome.run.seed], where, None)
-                (folder / SEEDS).unlink(missing_ok=True)  # it would describe what is replaced now
                 save(retriever, seed_folder(folder, outcome.run.seed))
                 facts[outcome.run.seed] = retriever.facts
         except torch.cuda.OutOfMemoryError as error:
