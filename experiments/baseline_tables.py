@@ -1,10 +1,13 @@
-"""The tables of baselines in docs/results/recommending.md, from the JSON lines of baselines.py and fused_models.py.
+"""The tables of baselines in docs/results/recommending.md, from the JSON lines of baselines.py, fused_models.py and
+tiger_search.py.
 
-    python experiments/baseline_tables.py DATA experiments/results --into docs/results/recommending.md
+    python experiments/baseline_tables.py DATA experiments/results --into docs/results/recommending.md \\
+        --first-screen docs/recommending.md
 
-The first table has NDCG@10 of every method on every dataset, beside TIGER here (tiger.jsonl) and published figures.
-The second compares methods with the best of counting, user by user. The third has items by how often they were seen in
-training, which needs the sequences of DATA. Without --into the tables are printed.
+NDCG@10 of every method on every dataset, beside TIGER here (tiger.jsonl) and published figures; lists against counting
+and SASRec, user by user; targets by how often they were seen in training, which needs the sequences of DATA; learning
+curves; the search for a plan. --first-screen is the document that begins with a table of the main rows. Without these
+options the tables are printed.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from baselines import DATASETS, chosen
 from json_lines import read_lines
+from plan_tables import curves, searched
 from stored_ranks import gains, unpack
 from tables import mean_std
 from tiger_codes import sequences_of
@@ -24,12 +28,26 @@ from tiger_codes import sequences_of
 from sidkit.measure.seen import SEEN, ranks_by_seen, times_seen
 from sidkit.retriever.data import examples
 
-COUNTING = {"popular": "the most popular", "followed": "what followed the last item", "together": "taken together"}
+COUNTING = {
+    "popular": "the most popular",
+    "followed": "what followed the last item",
+    "together": "taken together",
+    "mixed": "both, mixed",
+}
+FORMS = ("followed", "together")  # of counting, before they are mixed
 PUBLISHED = {  # NDCG@10, as their papers report it; TIGER's Last.fm and Clothing are not in it
     "TIGER, published": {"beauty": 0.0384, "sports": 0.0225, "toys": 0.0432},
     "ActionPiece, published": {"beauty": 0.0424, "sports": 0.0264},
 }
 OURS = {"prq-kmeans": "TIGER here, PRQ-KMeans", "prq-co1-unique": "TIGER here, blended and spread SIDs"}
+FIRST_SCREEN = {
+    "what followed the last item": "followed",
+    "what was taken together": "together",
+    "both of these, mixed": "mixed",
+    "SASRec": "sasrec",
+    "TIGER, `--preset best`, alone": "best",
+    "**TIGER, `--preset best`, fused**": "best, fused",
+}
 BEGIN, END = "<!-- baseline_tables.py begins -->", "<!-- baseline_tables.py ends -->"
 
 
@@ -85,21 +103,48 @@ def user_gains(runs: list[dict]) -> np.ndarray:
     return np.mean([gains(unpack(run["ranks"])) for run in runs], axis=0)
 
 
+def rivals(lines: list[dict], dataset: str) -> list[str]:
+    """The form of counting that is best on the test, which favours counting; both mixed; and SASRec."""
+    forms = [name for name in FORMS if runs_of(lines, dataset, name)]
+    best = max(forms, key=lambda name: user_gains(runs_of(lines, dataset, name)).mean(), default=None)
+    return [name for name in (best, "mixed", "sasrec") if name and runs_of(lines, dataset, name)]
+
+
 def paired(lines: list[dict]) -> str:
-    """Every trained list against the best of counting and against SASRec, over the same users."""
+    """Every trained list against counting and against SASRec, over the same users."""
     rows = ["| dataset | list | against | NDCG@10 | theirs | difference | p |", "|---|---|---|---:|---:|---:|---:|"]
     for dataset in DATASETS:
-        known = [name for name in COUNTING if runs_of(lines, dataset, name)]
-        if not known:
-            continue
-        counting = max(known, key=lambda name: chosen(lines, dataset, name)["validation"]["ndcg@10"])
         for method in methods(lines):
-            for other in (counting, "sasrec", method.removesuffix(", fused")):
+            for other in dict.fromkeys((*rivals(lines, dataset), method.removesuffix(", fused"))):
                 runs, theirs = runs_of(lines, dataset, method), runs_of(lines, dataset, other)
                 if method in COUNTING or method == other or not runs or not theirs:
                     continue
                 if runs[0]["users"] == theirs[0]["users"]:
                     rows.append(f"| {dataset} | {label(method)} | {label(other)} | {difference(runs, theirs)} |")
+    return "\n".join(rows)
+
+
+def first_screen(lines: list[dict]) -> str:
+    """The main rows, with the p-value of the fused list against each rival."""
+    names = {"lastfm": "Last.fm"} | {name: name.capitalize() for name in DATASETS if name != "lastfm"}
+    rows = [f"| | {' | '.join(names.values())} |", "|---|" + "---:|" * len(DATASETS)]
+    fused = {dataset: runs_of(lines, dataset, "best, fused") for dataset in DATASETS}
+    for words, method in FIRST_SCREEN.items():
+        found = [runs_of(lines, dataset, method) for dataset in DATASETS]
+        bold = "**" * words.startswith("**")
+        cells = [f"{bold}{user_gains(runs).mean():.4f}{bold}" if runs else "" for runs in found]
+        rows.append(f"| {words} | {' | '.join(cells)} |")
+    for words, pick in (("p, against the better count", 0), ("p, against SASRec", "sasrec")):
+        cells = []
+        for dataset in DATASETS:
+            known = rivals(lines, dataset)
+            other = known[0] if pick == 0 else "sasrec" if "sasrec" in known else None
+            runs, theirs = fused[dataset], runs_of(lines, dataset, other) if other else []
+            cells.append(difference(runs, theirs).split(" | ")[-1] if runs and theirs else "")
+        rows.append(f"| {words} | {' | '.join(cells)} |")
+    for words, figures in PUBLISHED.items():
+        cells = [f"{figures[dataset]:.4f}" if dataset in figures else "" for dataset in DATASETS]
+        rows.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -137,28 +182,34 @@ def recall(each: list[dict], group: str) -> str:
     return "" if values[0] is None else f"{mean(values):.4f}"
 
 
+def between(path: Path, text: str) -> None:
+    """Put the text between the two markers of a document."""
+    before, _, rest = path.read_text().partition(BEGIN)
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("results", type=Path)
     parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
+    parser.add_argument("--first-screen", type=Path, help="likewise, for the table of the main rows")
     options = parser.parse_args()
     lines = [line for name in ("baselines", "fused_models") for line in read_lines(options.results / f"{name}.jsonl")]
-    text = "\n\n".join(
-        [
-            "### NDCG@10 of the test",
-            overview(lines, read_lines(options.results / "tiger.jsonl")),
-            "### User by user",
-            paired(lines),
-            "### Recall@10 by how often the target was seen in training",
-            by_seen(lines, options.data),
-        ]
-    )
+    parts = {
+        "NDCG@10 of the test": overview(lines, read_lines(options.results / "tiger.jsonl")),
+        "User by user": paired(lines),
+        "Recall@10 by how often the target was seen in training": by_seen(lines, options.data),
+        "Learning curves": curves([run for name in DATASETS for run in runs_of(lines, name, "best")]),
+        "The search for the plan": searched(read_lines(options.results / "tiger_search.jsonl")),
+    }
+    text = "\n\n".join(f"### {title}\n\n{table}" for title, table in parts.items() if table)
     if options.into is None:
-        print(text)
+        print(text, first_screen(lines), sep="\n\n")
         return
-    before, _, rest = options.into.read_text().partition(BEGIN)
-    options.into.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
+    between(options.into, text)
+    if options.first_screen:
+        between(options.first_screen, first_screen(lines))
 
 
 if __name__ == "__main__":

@@ -242,3 +242,18 @@ def test_histories_keep_their_latest_items():
     assert rows[0].tolist() == [2, 3]
     assert real.tolist() == [[True, True], [False, True]]
     assert rows[1, 1] == 4
+
+
+def test_the_card_of_a_run_judges_items_by_how_often_they_were_seen():
+    from sidkit.measure.seen import ranks_by_seen
+    from sidkit.retriever.card import retriever_card
+
+    times = np.array([0, 2, 3, 9])
+    lists = {"model": np.array([0, 0, 99, 99]), "fused": np.array([99, 0, 0, 0])}
+    card = retriever_card({"seen": {name: ranks_by_seen(rank, times) for name, rank in lists.items()}}, shop(), "run")
+    assert "| target item | users | Recall@10, alone | NDCG@10, alone | Recall@10, fused with counts |" in card
+    assert "| never seen in training | 1 | 1.0000 | 1.0000 | 0.0000 | 0.0000 |" in card
+    assert "| seen 1 to 4 times | 2 | 0.5000 | 0.5000 | 1.0000 | 1.0000 |" in card
+    alone = retriever_card({"seen": {"model": ranks_by_seen(lists["model"], times + 1)}}, shop(), "run")
+    assert "| never seen in training | 0 | - | - |" in alone
+    assert "seen" not in retriever_card({}, shop(), "run")

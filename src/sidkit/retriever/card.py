@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from ..measure.seen import SEEN
 
 if TYPE_CHECKING:
     from ..sids.table import SidTable
@@ -32,11 +35,31 @@ A generative recommender over semantic IDs, made with sidkit. It loads with tran
 | | |
 |---|---|
 {table_rows}
-
+{_by_seen(facts.get("seen") or {})}
 ```python
 from sidkit.retriever import Retriever
 
 retriever = Retriever.from_pretrained("path/to/this/folder")
 retriever.recommend(["item id", "another"], k=10)
 ```
+"""
+
+
+def _by_seen(seen: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """A table of test figures by how often the target was seen in training; seen: of retriever.json."""
+    if not seen:
+        return ""
+    lists = {"model": "alone", "fused": "fused with counts"}
+    shown = {words: seen[name] for name, words in lists.items() if name in seen}
+    heads = [f"{figure}, {words}" for words in shown for figure in ("Recall@10", "NDCG@10")]
+    rows = [f"| target item | users | {' | '.join(heads)} |", "|---|---:|" + "---:|" * len(heads)]
+    for group, words in SEEN.items():
+        values = [each[group][figure] for each in shown.values() for figure in ("recall@10", "ndcg@10")]
+        cells = ["-" if value is None else f"{value:.4f}" for value in values]
+        rows.append(f"| {words} | {next(iter(shown.values()))[group]['users']:,.0f} | {' | '.join(cells)} |")
+    table = "\n".join(rows)
+    return f"""
+A target that was never seen is out of reach of counting, and of every model over item ids:
+
+{table}
 """
