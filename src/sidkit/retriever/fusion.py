@@ -10,7 +10,7 @@ a = b = 0, unless its gain over the model alone is more than twice its standard 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -25,7 +25,9 @@ __all__ = ["OFF", "Fusion", "fit_fusion", "fused_scores", "target_ranks"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-SHARES = (0.0, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+FOLLOWED = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # weights beside a model's of 1
+TOGETHER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # more, because it is spread over many more items
+NEARBY = (0.6, 1.0, 1.7)  # of the best of these, factors that are tried after them
 PRIORS = (2.0, 0.5, 8.0, 32.0)  # the first is that of the search for the weights
 CUT = 10
 ERRORS = 2.0  # standard errors that a gain has to exceed
@@ -91,7 +93,7 @@ def fit_fusion(candidates: Candidates, target: Integers, tables: CountTables) ->
     alone = gains(OFF)
     best, highest = OFF, float(alone.mean())
     tried = 0
-    for stage in (_repeats, _shares, _priors):
+    for stage in (_repeats, _shares, _priors, _nearby):
         for weights in stage(best):
             tried += 1
             value = float(gains(weights).mean())
@@ -117,14 +119,22 @@ def _repeats(now: FusionWeights) -> list[FusionWeights]:
 
 
 def _shares(now: FusionWeights) -> list[FusionWeights]:
-    pairs = [(a, b) for a, b in product(SHARES, SHARES) if a + b < 0.95]
-    return [FusionWeights(a, b, now.prior, now.repeats) for a, b in pairs]
+    return [_beside_one(a, b, now) for a, b in product(FOLLOWED, TOGETHER)]
+
+
+def _nearby(now: FusionWeights) -> list[FusionWeights]:
+    model = 1 - now.followed - now.together
+    return [_beside_one(a * now.followed / model, b * now.together / model, now) for a, b in product(NEARBY, NEARBY)]
 
 
 def _priors(now: FusionWeights) -> list[FusionWeights]:
-    return (
-        [FusionWeights(now.followed, now.together, prior, now.repeats) for prior in PRIORS[1:]] if now.followed else []
-    )
+    return [replace(now, prior=prior) for prior in PRIORS[1:]] if now.followed else []
+
+
+def _beside_one(followed: float, together: float, now: FusionWeights) -> FusionWeights:
+    """Of weights beside a model's of 1, the shares."""
+    whole = 1 + followed + together
+    return replace(now, followed=followed / whole, together=together / whole)
 
 
 def fused_figures(rank: Integers) -> dict[str, float]:
