@@ -100,6 +100,9 @@ def test_the_formula_and_the_ranks_by_hand():
     again = fused_scores(candidates, FusionWeights(repeats=False))
     assert target_ranks(candidates, target, again, 99).tolist() == [1, 0]  # of equal scores the earlier item
     assert target_ranks(candidates, np.array([0, 7]), again, 99).tolist() == [99, 99]
+    flat = fused_scores(candidates, FusionWeights(0.5, 0.2, prior=4.0, sharpness=0.5))
+    scale = 0.3 * 0.9 / (np.sqrt(0.5) + np.sqrt(0.3) + np.sqrt(0.1))
+    np.testing.assert_allclose(flat[:2], [scale * np.sqrt(0.5), scale * np.sqrt(0.3) + 0.5 / 8 + 0.1])
 
 
 def planted(users=400, items=30, model_knows=True, counts_know=False, seed=0):
@@ -142,6 +145,16 @@ def test_fusion_helps_on_other_users_where_counting_knows_something():
         for weights in (fusion.weights, OFF)
     ]
     assert gains[0].mean() > gains[1].mean() + 0.05
+
+
+def test_a_model_that_is_too_sure_of_its_first_items_is_flattened():
+    found, target, tables = planted(users=1500, counts_know=True)
+    sure = found.model**8
+    sure /= np.bincount(found.user, sure)[found.user]
+    even = fit_fusion(found, target, tables)
+    flat = fit_fusion(found._replace(model=sure), target, tables)
+    assert flat.weights.sharpness < even.weights.sharpness
+    assert flat.facts["fused_ndcg@10"] > even.facts["fused_ndcg@10"] - 0.03
 
 
 def test_items_of_the_history_are_left_out_where_nobody_takes_them_again():

@@ -1,11 +1,12 @@
 """What counting knows, joined with what the model knows: one probability for every candidate.
 
-    p(item) = (1 - a - b) model + a followed / (after + prior) + b together
+    p(item) = (1 - a - b) model^g / z + a followed / (after + prior) + b together
 
-model is the retriever's probability of the item; followed counts how often the item came right after the user's last
-one, and after how often any did; together is how near it is to the history (`candidates.py`). The weights a and b, the
-prior, and whether items of the history may be recommended again are chosen by NDCG@10 on validation. Fusion is off,
-a = b = 0, unless its gain over the model alone is more than twice its standard error over users.
+model is the retriever's probability of the item, and z what keeps the sum over a user's candidates as it was; followed
+counts how often the item came right after the user's last one, and after how often any did; together is how near it is
+to the history (`candidates.py`). The weights a and b, the sharpness g, the prior, and whether items of the history may
+be recommended again are chosen by NDCG@10 on validation. Fusion is off, a = b = 0, unless its gain over the model alone
+is more than twice its standard error over users.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 FOLLOWED = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # weights beside a model's of 1
 TOGETHER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # more, because it is spread over many more items
+SHARPNESS = (1.0, 0.7, 0.5)  # below 1 a model orders more than its first few items
 NEARBY = (0.6, 1.0, 1.7)  # of the best of these, factors that are tried after them
 PRIORS = (2.0, 0.5, 8.0, 32.0)  # the first is that of the search for the weights
 CUT = 10
@@ -35,12 +37,14 @@ ERRORS = 2.0  # standard errors that a gain has to exceed
 
 @dataclass(frozen=True)
 class FusionWeights:
-    """followed: a, together: b, prior, as in the formula; repeats: whether items of the history are recommended."""
+    """followed: a, together: b, sharpness: g, prior, as in the formula; repeats: whether items of the history are
+    recommended."""
 
     followed: float = 0.0
     together: float = 0.0
     prior: float = PRIORS[0]
     repeats: bool = True
+    sharpness: float = 1.0
 
     @property
     def is_on(self) -> bool:
@@ -61,12 +65,22 @@ class Fusion:
 
 def fused_scores(candidates: Candidates, weights: FusionWeights) -> Floats:
     """The probability of every candidate; 0 for those that may not be recommended again."""
-    score = candidates.model * (1 - weights.followed - weights.together)
+    score = _sharpened(candidates, weights.sharpness) * (1 - weights.followed - weights.together)
     if weights.followed:
         score = score + weights.followed * candidates.followed / (candidates.after + weights.prior)
     if weights.together:
         score = score + weights.together * candidates.together
     return score if weights.repeats else np.where(candidates.past, 0.0, score)
+
+
+def _sharpened(candidates: Candidates, sharpness: float) -> Floats:
+    """The model's probabilities to this power, with the same sum over the candidates of every user."""
+    if sharpness == 1:
+        return candidates.model
+    raised = candidates.model**sharpness
+    before, after = (np.bincount(candidates.user, each, candidates.users) for each in (candidates.model, raised))
+    scaled: Floats = raised * (before / np.maximum(after, 1e-300))[candidates.user]
+    return scaled
 
 
 def target_ranks(candidates: Candidates, target: Integers, score: Floats, missing: int) -> Integers:
@@ -119,7 +133,8 @@ def _repeats(now: FusionWeights) -> list[FusionWeights]:
 
 
 def _shares(now: FusionWeights) -> list[FusionWeights]:
-    return [_beside_one(a, b, now) for a, b in product(FOLLOWED, TOGETHER)]
+    every = product(SHARPNESS, FOLLOWED, TOGETHER)
+    return [_beside_one(a, b, replace(now, sharpness=g)) for g, a, b in every if a or b]
 
 
 def _nearby(now: FusionWeights) -> list[FusionWeights]:
