@@ -43,8 +43,7 @@ class RunStack:
         views = self.layout.views(self.data)
         for name, view in views.items():
             view.copy_(torch.cat([network.weights[name] for network in networks]))
-        self.leaves = [view.detach().requires_grad_() for view in views.values()]
-        self.network = networks[0].having(dict(zip(views, self.leaves, strict=True)))
+        self.network = networks[0].having(views)
         self.step = torch.zeros((), dtype=torch.float64, device=device)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
         self.rates = torch.zeros(steps, dtype=torch.float64, device=device)
@@ -83,9 +82,13 @@ class RunStack:
         self._graphs[size]()
 
     def take_step(self, size: int) -> None:
-        """One step on the next batch. It changes tensors in place and reads none of them on the host."""
-        result = self.network.loss(self.feed.read(self.at, size))
-        grads = torch.autograd.grad(result.loss.sum(), self.leaves)
+        """One step on the next batch. It changes tensors in place and reads none of them on the host.
+
+        Weights that want gradients are made anew: those of a step before would tie the recording to its stream.
+        """
+        leaves = {name: weight.detach().requires_grad_() for name, weight in self.network.weights.items()}
+        result = self.network.having(leaves).loss(self.feed.read(self.at, size))
+        grads = torch.autograd.grad(result.loss.sum(), list(leaves.values()))
         with torch.no_grad():
             torch._foreach_copy_(list(self.layout.views(self.grad).values()), list(grads))
             if self.plan.clip:
