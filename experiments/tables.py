@@ -1,13 +1,14 @@
 """Tables of docs/results/codebooks.md from the JSON lines of codebook_quality.py.
 
-python experiments/tables.py experiments/results/codebook_quality.jsonl
+    python experiments/tables.py experiments/results/codebook_quality.jsonl --into docs/results/codebooks.md
+
+Without --into they are printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from made import one_of
 from sidkit.report.comparison import Comparison
 
 DATASETS = ("sports", "toys", "clothing", "lastfm")
+BEGIN, END = "<!-- tables.py begins -->", "<!-- tables.py ends -->"
 
 
 def read_options(doc: str, *folders: str, datasets: Sequence[str] = DATASETS, **numbers: Any) -> argparse.Namespace:
@@ -54,26 +56,35 @@ def comparison(lines: list[dict], dataset: str, table: str) -> Comparison | None
     return Comparison({label: [runs[seed] for seed in sorted(runs)] for label, runs in figures.items()}, seeds)
 
 
-def main() -> None:
-    lines = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
+def codebooks(lines: list[dict]) -> str:
+    text = []
     for table in ("three", "five", "five-tight"):
         for dataset in DATASETS:
             compared = comparison(lines, dataset, table)
             if compared:
                 seeds = ", ".join(map(str, compared.seeds))
-                print(f"\n### {dataset}, {table}, seeds {seeds}\n\n{compared.markdown()}")
-    print("\n### Residual carryover, percent\n")
-    print("| dataset | tokenizer | L1 | L2 | L3 | isotropic |\n|---|---|---:|---:|---:|---:|")
+                text.append(f"### {dataset}, {table}, seeds {seeds}\n\n{compared.markdown()}")
+    return "\n\n".join(text)
+
+
+def carryover(lines: list[dict]) -> str:
+    text = ["### Residual carryover, percent\n", "| dataset | tokenizer | L1 | L2 | L3 | isotropic |"]
+    text.append("|---|---|---:|---:|---:|---:|")
     for dataset in DATASETS:
         for name in ("rq-kmeans", "rq-gmm", "prq-kmeans"):
             runs = [r for r in lines if (r["dataset"], r["table"], r["recipe"]) == (dataset, "three", name)]
             if runs:
                 field = "passed_on" if name == "prq-kmeans" else "per_level"
                 cells = [mean_std([100 * r["carryover"][field][level] for r in runs]) for level in range(3)]
-                print(f"| {dataset} | {name} | {' | '.join(cells)} | {100 * runs[0]['carryover']['isotropic']:.2f} |")
-    print("\n### Retention: L2 prefix utilisation, percent\n")
+                isotropic = f"{100 * runs[0]['carryover']['isotropic']:.2f}"
+                text.append(f"| {dataset} | {name} | {' | '.join(cells)} | {isotropic} |")
+    return "\n".join(text)
+
+
+def retention(lines: list[dict]) -> str:
     etas = sorted({r["options"]["keep"] for r in lines if r["table"] == "retention"})
-    print("| dataset | " + " | ".join(f"η = {eta}" for eta in etas) + " |\n|---|" + "---:|" * len(etas))
+    text = ["### Retention: L2 prefix utilisation, percent\n"]
+    text.append("| dataset | " + " | ".join(f"η = {eta}" for eta in etas) + " |\n|---|" + "---:|" * len(etas))
     for dataset in DATASETS:
         cells = []
         for eta in etas:
@@ -82,7 +93,23 @@ def main() -> None:
                 if (r["dataset"], r["table"]) == (dataset, "retention") and r["options"]["keep"] == eta
             ]  # fmt: skip
             cells.append(mean_std([100 * r["quality"]["utilisation"][1] for r in runs], 3) if runs else "")
-        print(f"| {dataset} | " + " | ".join(cells) + " |")
+        text.append(f"| {dataset} | " + " | ".join(cells) + " |")
+    return "\n".join(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
+    options = parser.parse_args()
+    lines = [json.loads(line) for line in options.results.read_text().splitlines()]
+    text = "\n\n".join((codebooks(lines), carryover(lines), retention(lines)))
+    if options.into is None:
+        print(text)
+        return
+    before, _, rest = options.into.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    options.into.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
 
 
 if __name__ == "__main__":
