@@ -27,10 +27,10 @@ from sidkit.decoding.device_trie import DeviceTrie
 from sidkit.retriever.data import Vocabulary
 from sidkit.search.bart.beams import beam_search
 from sidkit.search.bart.blocks import blocks_for
-from sidkit.search.bart.network import Dropout, loss
 from sidkit.search.bart.packing import Ragged, TokenExamples, batch_of, epoch, on_device
 from sidkit.search.bart.shape import build_bart, preset
 from sidkit.search.bart.weights import from_state
+from sidkit.search.training.recorded import Gradients
 from sidkit.sids.trie import Trie
 
 WORDS, SIZES, BATCH, PAD, EOS = 50_265, (1024, 512, 128), 512, 1, 2
@@ -87,11 +87,11 @@ def ours(model, examples, batches, shape, blocks, device: str, profile: Path | N
     optimiser = torch.optim.AdamW(list(weights.values()), 5e-5, fused=True)
     ready = [batch_of(examples, index, EOS, PAD, device) for index in batches]
 
+    gradients = Gradients(weights, shape.heads, shape.dropout, torch.bfloat16, blocks)
+
     def step(i):
-        copies = {name: value.to(torch.bfloat16) for name, value in weights.items()}
-        loss(copies, shape.heads, *ready[i], Dropout(shape.dropout, i), blocks).backward()
+        gradients(ready[i], i)
         optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
 
     took = seconds(step, len(batches))
     if profile is not None:

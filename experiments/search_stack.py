@@ -114,8 +114,9 @@ class Stack:
 
     def __init__(
         self, weights: list[dict[str, Tensor]], stages: list[dict[str, Filled]], tokens: Tokens,
-        plan: SearchPlan, seeds: list[int], device: str,
+        plan: SearchPlan, seeds: list[int], device: str, graphs: bool = True,
     ) -> None:  # fmt: skip
+        self.graphs: dict[tuple[Any, ...], Any] | None = {} if graphs and "cuda" in device else None
         self.plan, self.tokens, self.seeds, self.device = plan, tokens, seeds, device
         self.precision = product_dtype(plan.precision, device)
         self.weights = {
@@ -155,14 +156,41 @@ class Stack:
     def _step(self, index: np.ndarray, inputs: Padded, outputs: Padded, optimiser: Any) -> Tensor:
         at = torch.from_numpy(index).to(self.device, non_blocking=True)
         (x, lengths), (y, _) = inputs.take(index, at), outputs.take(index, at)
-        copies = {name: value.to(self.precision) for name, value in self.weights.items()}
-        values = torch.vmap(
-            lambda w, x, lengths, y: loss_of(w, x, lengths, y, self.plan, self.tokens), randomness="different"
-        )(copies, x, lengths, y)
-        values.sum().backward()
+        values = self._gradients(x, lengths, y) if self.graphs is None else self._replayed(x, lengths, y)
         optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        return values
+
+    def _gradients(self, *given: Tensor) -> Tensor:
+        """The losses of all runs; the gradients of their sum are left in the weights."""
+        leaves = [value.detach().to(self.precision).requires_grad_() for value in self.weights.values()]
+        named = dict(zip(self.weights, leaves, strict=True))
+        values = torch.vmap(
+            lambda w, *rest: loss_of(w, *rest, self.plan, self.tokens), randomness="different"
+        )(named, *given)  # fmt: skip
+        for weight, grad in zip(self.weights.values(), torch.autograd.grad(values.sum(), leaves), strict=True):
+            if weight.grad is None:
+                weight.grad = grad.to(weight.dtype)
+            else:
+                weight.grad.copy_(grad)
         return values.detach()
+
+    def _replayed(self, *given: Tensor) -> Tensor:
+        """The same as a CUDA graph, one for each shape."""
+        assert self.graphs is not None
+        shape = tuple(one.shape for one in given)
+        if shape not in self.graphs:
+            fixed = [one.clone() for one in given]
+            self._gradients(*fixed)
+            graph = torch.cuda.CUDAGraph()
+            pool = next(iter(self.graphs.values()))[1].pool() if self.graphs else None
+            with torch.cuda.graph(graph, pool=pool):
+                values = self._gradients(*fixed)
+            self.graphs[shape] = (fixed, graph, values)
+        fixed, graph, values = self.graphs[shape]
+        for place, one in zip(fixed, given, strict=True):
+            place.copy_(one)
+        graph.replay()
+        return values
 
     def _rate(self, step: int, total: int) -> float:
         rising = min(1.0, (step + 1) / self.plan.warmup) if self.plan.warmup else 1.0
@@ -198,7 +226,9 @@ def _part(events: Events, kept: np.ndarray) -> Events:
     return replace(events, query=events.query[kept], item=events.item[kept], user=events.user[kept], **pasts)
 
 
-def run_stack(shops: Path, out: Path, keys: list[Key], device: str, setting: Setting, share: float) -> None:
+def run_stack(
+    shops: Path, out: Path, keys: list[Key], device: str, setting: Setting, share: float, graphs: bool
+) -> None:
     """Train and judge all these runs, which are of one dataset, one encoder and one number of levels."""
     began = time.monotonic()
     dataset, plan = keys[0][0], setting.plan_of(keys[0][0], keys[0][3])
@@ -215,7 +245,7 @@ def run_stack(shops: Path, out: Path, keys: list[Key], device: str, setting: Set
     stack = Stack(
         [first_weights(one, tokens, made.tokenizer, None) for one, made in zip(plans, all_made, strict=True)],
         [training_stages(one.corpus, templates, tokens, plan) for one in data],
-        tokens, plan, [key[3] for key in keys], device,
+        tokens, plan, [key[3] for key in keys], device, graphs,
     )  # fmt: skip
     print(*keys[0][:2], f"{len(keys)} runs, made ready in {time.monotonic() - began:.0f} s", flush=True)
     began = time.monotonic()
@@ -289,6 +319,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=4000)
     parser.add_argument("--held-out", type=float, default=0.0)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--no-graphs", action="store_true", help="every step call by call")
     asked = parser.parse_args()
     shape = replace(preset(asked.preset), dropout=asked.dropout)
     plan = replace(
@@ -309,7 +340,9 @@ def main() -> None:
         runs = [key for key in runs if key[2] not in ("prq-kmeans", "rq-kmeans")]
     done = {key_of(line) for line in lines_of(asked.output / "runs.jsonl")}
     for keys in stacks_of(runs, done, asked.levels):
-        run_stack(asked.shops, asked.output, keys, find_device(asked.device), setting, asked.held_out)
+        run_stack(
+            asked.shops, asked.output, keys, find_device(asked.device), setting, asked.held_out, not asked.no_graphs
+        )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels import DEVICE, ON_GPU, QUIET, kernels_run, torch
+from kernels import DEVICE, ON_GPU, QUIET, kernels_run, needs_gpu, torch
 
 pytestmark = [*(QUIET if isinstance(QUIET, list) else [QUIET]), kernels_run]
 pytest.importorskip("transformers", reason="the search model needs transformers")
@@ -91,14 +91,18 @@ def test_add_norm_with_and_without_dropout():
     leaves = [leaf(n, d), leaf(n, d), leaf(d), leaf(d), leaf(d)]
     grad = torch.randn(n, d, device=DEVICE)
     both(lambda *x: FUSED.add_norm(*x, Dropout()), lambda *x: PLAIN.add_norm(*x, Dropout()), grad, leaves)
+    seed = torch.tensor(4711, device=DEVICE)
     zero, one = torch.zeros(n, d, device=DEVICE), torch.ones(d, device=DEVICE)
-    mask = add_norm(zero, zero + 1, zero[0], one, zero[0], 0.3, 5) > 0  # what dropout leaves is above the mean
+    mask = add_norm(zero, zero + 1, zero[0], one, zero[0], 0.3, seed, 5) > 0  # what dropout leaves is above the mean
     assert 0.6 < mask.float().mean() < 0.8
 
     def plain(x, z, bias, gamma, beta):
         return torch.nn.functional.layer_norm(x + (z + bias) * mask / 0.7, (d,), gamma, beta)
 
-    both(lambda *x: add_norm(*x, 0.3, 5), plain, grad, leaves)
+    both(lambda *x: add_norm(*x, 0.3, seed, 5), plain, grad, leaves)
+    for other in ((seed + 1, 5), (seed, 6)):
+        again = add_norm(zero, zero + 1, zero[0], one, zero[0], 0.3, *other) > 0
+        assert 0.3 < (again != mask).float().mean() < 0.54  # 2 0.3 0.7, as of two draws
 
 
 def test_gelu_of_a_linear_layer():
@@ -130,3 +134,45 @@ def test_a_history_through_the_query_former():
         )
 
     both(through(FUSED), through(PLAIN), grad, given)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_recorded_step_is_the_step_and_drops_other_numbers_for_another_seed():
+    from sidkit.search.bart.packing import Ragged, TokenExamples, batch_of
+    from sidkit.search.bart.shape import BartShape, build_bart
+    from sidkit.search.bart.triton.blocks import FUSED
+    from sidkit.search.bart.weights import from_state
+    from sidkit.search.training.recorded import Gradients
+
+    shape = BartShape(layers=2, d_model=32, d_ff=64, heads=2, positions=64)
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(5, 90, length) for length in rng.integers(3, 40, 24)]
+    examples = TokenExamples(Ragged.of(texts), Ragged.of([rng.integers(5, 90, 4) for _ in texts]))
+    torch.manual_seed(0)
+    state = from_state(build_bart(shape, 96, {"pad": 1, "bos": 0, "eos": 2}).state_dict(), shape)
+
+    def gradients(rate, records):
+        weights = {name: value.to(DEVICE).requires_grad_() for name, value in state.items()}
+        made = Gradients(weights, shape.heads, rate, torch.bfloat16, FUSED)
+        made.records = records
+        return made
+
+    def of(made, index, seed):
+        value = float(made(batch_of(examples, index, 2, 1, DEVICE), seed))
+        return value, {name: weight.grad.clone() for name, weight in made.weights.items()}
+
+    for rate in (0.0, 0.3):
+        recorded, computed = gradients(rate, True), gradients(rate, False)
+        values = []
+        for index, seed in ((np.arange(16), 3), (np.arange(24), 4), (np.arange(8, 24), 5), (np.arange(16), 3)):
+            (value, grads), (expected, others) = of(recorded, index, seed), of(computed, index, seed)
+            values.append(value)
+            if not rate:  # plain torch's part of the dropout is drawn in another order in a graph
+                assert value == pytest.approx(expected, rel=1e-2)
+                for name, grad in grads.items():
+                    most = others[name].abs().max().item()
+                    torch.testing.assert_close(grad, others[name], rtol=CLOSE, atol=CLOSE * most)
+        assert values[3] == pytest.approx(values[0], rel=1e-3)
+        again = float(recorded(batch_of(examples, np.arange(16), 2, 1, DEVICE), 6))
+        assert (again != pytest.approx(values[0], rel=1e-4)) == bool(rate)

@@ -49,14 +49,19 @@ def packed(tokens: Tensor, starts: Tensor, longest: int, padding: int = 0) -> Pa
 
 
 class Dropout:
-    """A rate, and a new seed each time it is applied; the same seeds for the same step of a run."""
+    """A rate, a seed for every step, and the sites where it is applied within one.
 
-    def __init__(self, rate: float = 0.0, seed: int = 0) -> None:
-        self.rate, self.seed = rate, seed
+    seed: () an integer in the memory of the device. Kernels read it there, so that a recorded step drops other numbers
+    each time that it is replayed. Plain torch draws from its own generator.
+    """
+
+    def __init__(self, rate: float = 0.0, seed: Tensor | None = None) -> None:
+        self.rate, self.seed, self.site = rate, seed, 0
 
     def next(self) -> int:
-        self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) % 2**64
-        return self.seed >> 33
+        """A site that has not been used in this step."""
+        self.site += 1
+        return self.site
 
 
 def self_attention(qkv: Tensor, rows: PackedRows, heads: int, causal: bool) -> Tensor:
@@ -82,12 +87,17 @@ def gelu_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class Blocks(NamedTuple):
-    """The functions of a forward pass besides matrix products."""
+    """The functions of a forward pass besides matrix products.
+
+    recorded: sequences of at most so many tokens are computed without waiting for the device, so that a step can be
+    recorded; 0 for none.
+    """
 
     self_attention: Any = self_attention
     cross_attention: Any = cross_attention
     add_norm: Any = add_norm
     gelu_linear: Any = gelu_linear
+    recorded: int = 0
 
 
 PLAIN = Blocks()

@@ -1,7 +1,7 @@
 """Examples as flat token arrays, and batches of them without padding.
 
 An example is an input and an output. All inputs lie in one array, end to end, and so do all outputs; a batch gathers
-the tokens of its examples. On a GPU token counts are rounded up, so that few shapes occur and nothing is compiled anew.
+the tokens of its examples. On a GPU token counts are rounded up, so that few shapes occur: a step of each is recorded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .network import PackedRows, packed
 
 __all__ = ["PackedBatch", "Ragged", "RaggedVectors", "TokenExamples", "batch_of", "epoch", "on_device"]
 
-ROUND = 128  # on a GPU, tokens of all inputs are padded to a multiple of this, by a sequence of padding
+ROUND = 512  # on a GPU, tokens of all inputs are padded to a multiple of this,
+PADDING = 128  # by sequences of at most so many tokens,
 LONGEST = 16  # and those of all outputs, and the length of the longest sequence, to a multiple of this
 NONE = -100  # the label of a token that is not learned
 
@@ -111,15 +112,17 @@ def epoch(n: int, batch: int, seed: tuple[int, ...]) -> Iterator[NDArray[np.int6
 def on_device(
     device: Any, rows: Ragged, pad: int, histories: RaggedVectors | None = None, rounded: int = ROUND
 ) -> PackedRows:
-    """Sequences on a device, and behind them one of padding, of 1 token at least; histories: of these sequences.
+    """Sequences on a device, and behind them padding, of 1 token at least; histories: of these sequences.
 
-    rounded: on a GPU, all tokens are a multiple of this.
+    rounded: on a GPU, all tokens are a multiple of this. Padding is as many sequences each time, perhaps of no token,
+    the same number for inputs and outputs; on a CPU it is one.
     """
-    rounded, by = (rounded, LONGEST) if torch.device(device).type == "cuda" else (1, 1)
+    rounded, by, count = (rounded, LONGEST, ROUND // PADDING) if torch.device(device).type == "cuda" else (1, 1, 1)
     total = (len(rows.tokens) // rounded + 1) * rounded
     tokens = np.full(total, pad, np.int64)
     tokens[: len(rows.tokens)] = rows.tokens
-    starts = np.append(rows.starts, total)
+    ends = len(rows.tokens) + np.arange(1, count + 1) * PADDING
+    starts = np.append(rows.starts, np.minimum(ends, total))
     longest = int(np.diff(starts).max())
     there, begin = (torch.from_numpy(array).to(device, non_blocking=True) for array in (tokens, starts))
     sequences = packed(there, begin, -(-longest // by) * by, total - len(rows.tokens))

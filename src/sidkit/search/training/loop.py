@@ -17,11 +17,11 @@ from ...errors import SpecError
 from ...files.checkpoint import Checkpoint
 from ...progress import Progress, Silent
 from ..bart.blocks import blocks_for
-from ..bart.network import Blocks, Dropout, loss
 from ..bart.packing import PackedBatch, batch_of, epoch
 from ..bart.weights import Weights
 from .examples import Filled
 from .plan import SearchPlan
+from .recorded import Gradients
 from .tokens import Tokens
 
 __all__ = ["Position", "Trainer"]
@@ -67,7 +67,8 @@ class Trainer:
             name: value.detach().to(self.device, copy=True).requires_grad_() for name, value in weights.items()
         }
         self.optimiser = self._optimiser()
-        self.blocks: Blocks = blocks_for(plan.shape, precision, self.device)
+        blocks = blocks_for(plan.shape, precision, self.device)
+        self.gradients = Gradients(self.weights, plan.shape.heads, plan.shape.dropout, precision, blocks)
         self.at = Position()
         self.loss = torch.zeros((), device=self.device)  # of the batches of this epoch, added up
         self.since = time.monotonic()  # when the time of `at` was last added up
@@ -118,16 +119,11 @@ class Trainer:
 
     def _step(self, stage: int, batch: PackedBatch, batches: int) -> Any:
         seed = int(np.random.SeedSequence((self.plan.seed, stage, self.at.step)).generate_state(1, np.uint64)[0] >> 1)
-        torch.manual_seed(seed)
         for group in self.optimiser.param_groups:
             group["lr"] = self._rate(stage, batches)
-        copies = {name: value.to(self.precision) for name, value in self.weights.items()}
-        dropout = Dropout(self.plan.shape.dropout, seed)
-        value = loss(copies, self.plan.shape.heads, *batch, dropout, self.blocks)
-        value.backward()
+        value = self.gradients(batch, seed)
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        return value.detach()
+        return value
 
     def _rate(self, stage: int, batches: int) -> float:
         step, total = self.at.step, batches * self.plan.epochs[stage]

@@ -26,7 +26,7 @@ def _cross_attention(q: Tensor, kv: Tensor, rows: PackedRows, source: PackedRows
 
 
 def _add_norm(x: Tensor, z: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, dropout: Dropout) -> Tensor:
-    return layers.add_norm(x, z, bias, gamma, beta, dropout.rate, dropout.next())
+    return layers.add_norm(x, z, bias, gamma, beta, dropout.rate, dropout.seed, dropout.next())
 
 
-FUSED = Blocks(_self_attention, _cross_attention, _add_norm, layers.gelu_linear)
+FUSED = Blocks(_self_attention, _cross_attention, _add_norm, layers.gelu_linear, LONGEST)

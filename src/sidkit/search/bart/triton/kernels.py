@@ -94,25 +94,28 @@ def backward_kernel(
 
 
 @triton.jit
-def _kept(seed, line, column, least):
-    """Which elements dropout keeps: those whose hash of seed, line and column is not below `least`.
+def _kept(seed_ptr, site, line, column, least):
+    """Which elements dropout keeps: those whose hash of seed, site, line and column is not below `least`.
 
-    line: (BM,), column: (W,) -> (BM, W)
+    seed: one integer; line: (BM,), column: (W,) -> (BM, W)
     """
-    key = line.to(tl.uint32)[:, None] * 0x9E3779B1 + column.to(tl.uint32)[None, :] * 0x85EBCA77 + seed.to(tl.uint32)
+    seed = (tl.load(seed_ptr).to(tl.uint32) + site.to(tl.uint32) * 0x27D4EB2F) * 0x165667B1
+    seed = (seed ^ (seed >> 15)) * 0x9E3779B1
+    key = line.to(tl.uint32)[:, None] * 0x9E3779B1 + column.to(tl.uint32)[None, :] * 0x85EBCA77 + seed
     key = (key ^ (key >> 16)) * 0x85EBCA6B
     key = (key ^ (key >> 13)) * 0xC2B2AE35
     return (key ^ (key >> 16)) >= least.to(tl.uint32)
 
 
-@triton.jit(do_not_specialize=["seed", "least", "n"])
+@triton.jit(do_not_specialize=["site", "least", "n"])
 def add_norm_kernel(
-    x_ptr, z_ptr, bias_ptr, gamma_ptr, beta_ptr, r_ptr, y_ptr, n, d, seed, least, gain, epsilon,
-    ROWS: tl.constexpr, W: tl.constexpr,
+    x_ptr, z_ptr, bias_ptr, gamma_ptr, beta_ptr, r_ptr, y_ptr, seed_ptr, n, d, site, least, gain, epsilon,
+    ROWS: tl.constexpr, W: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """r = x + dropout(z + bias), y = layer_norm(r) for ROWS rows.
 
-    x, z, r, y: (n, d) with d <= W; bias, gamma, beta: (d,). least: dropout * 2^32, gain: 1 / (1 - dropout).
+    x, z, r, y: (n, d) with d <= W; bias, gamma, beta: (d,). least: dropout * 2^32, gain: 1 / (1 - dropout); the seed is
+    read where DROP.
     """
     line, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, W)
     real = (line < n)[:, None] & (column < d)[None, :]
@@ -122,7 +125,8 @@ def add_norm_kernel(
     gamma = tl.load(gamma_ptr + column, mask=inside, other=0.0).to(tl.float32)
     beta = tl.load(beta_ptr + column, mask=inside, other=0.0).to(tl.float32)
     z = tl.load(z_ptr + at, mask=real, other=0.0).to(tl.float32) + bias[None, :]
-    z = tl.where(_kept(seed, line, column, least), z * gain, 0.0)
+    if DROP:
+        z = tl.where(_kept(seed_ptr, site, line, column, least), z * gain, 0.0)
     r = tl.load(x_ptr + at, mask=real, other=0.0).to(tl.float32) + z
     r = r.to(r_ptr.dtype.element_ty)
     tl.store(r_ptr + at, r, mask=real)
@@ -133,10 +137,10 @@ def add_norm_kernel(
     tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=real)
 
 
-@triton.jit(do_not_specialize=["seed", "least", "n"])
+@triton.jit(do_not_specialize=["site", "least", "n"])
 def add_norm_backward_kernel(
-    dy_ptr, r_ptr, gamma_ptr, dx_ptr, dz_ptr, sums_ptr, n, d, seed, least, gain, epsilon,
-    ROWS: tl.constexpr, W: tl.constexpr,
+    dy_ptr, r_ptr, gamma_ptr, dx_ptr, dz_ptr, sums_ptr, seed_ptr, n, d, site, least, gain, epsilon,
+    ROWS: tl.constexpr, W: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """The gradients of `add_norm_kernel`: dx, dz (n, d), and this program's share of those of gamma, beta and bias.
 
@@ -162,7 +166,9 @@ def add_norm_backward_kernel(
         g = dy * gamma[None, :]
         dr = (g - (tl.sum(g, 1) / d)[:, None] - normed * (tl.sum(g * normed, 1) / d)[:, None]) * scale
         tl.store(dx_ptr + at, dr.to(dx_ptr.dtype.element_ty), mask=real)
-        dz = tl.where(_kept(seed, line, column, least) & real, dr * gain, 0.0)
+        dz = tl.where(real, dr, 0.0)
+        if DROP:
+            dz = tl.where(_kept(seed_ptr, site, line, column, least), dz * gain, 0.0)
         for_bias += tl.sum(dz, 0)
         tl.store(dz_ptr + at, dz.to(dz_ptr.dtype.element_ty), mask=real)
     at = sums_ptr + program * 3 * W + column
