@@ -3,13 +3,21 @@ PYTHON ?= python3
 VENV   ?= .venv
 UV      = UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q -p $(VENV)/bin/python -c constraints.txt
 
-.PHONY: demo test lowest newest lint docs wheel check clean
+.PHONY: demo test readers lowest newest lint docs wheel check clean
 
 demo: $(VENV)/core
 	$(VENV)/bin/sidkit demo
 
 test: $(VENV)/dev
 	$(VENV)/bin/python -m pytest
+
+# Exports against readers that cannot be dependencies: FlashRec asks for transformers 4 and CUDA, semantic-id for a solver
+# of 30 MB that its reader does not need. They lie beside the environment, so that nothing else sees them.
+readers: $(VENV)/dev
+	$(UV) --no-deps --target $(VENV)/readers $(READERS)
+	PYTHONPATH=$(VENV)/readers $(VENV)/bin/python -m pytest tests/export -k "flashrec or semantic_id"
+
+READERS = semantic-id==0.2.5 flashrec==0.1.2
 
 # A short suite of the core with the lowest versions that pyproject.toml admits, and with the newest that there are.
 CORE  = '.[explore,report]' 'pytest>=8' 'pytest-timeout>=2.3' 'hypothesis>=6.100' 'pandas>=2.2' 'polars>=1'

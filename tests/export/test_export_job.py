@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from importlib.metadata import EntryPoint
 
@@ -53,6 +54,14 @@ def test_the_record_tells_what_was_written_from_what_with_digests(tmp_path):
         data = (folder / name).read_bytes()
         assert facts == {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     assert check_export(folder) == record
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize("name", ["rectokens", "static", "csv"])
+def test_whoever_may_read_the_folder_may_read_its_files(tmp_path, name):
+    folder, _ = exported(name, tmp_path / "out")
+    readers = folder.stat().st_mode & 0o444
+    assert {file.stat().st_mode & 0o444 for file in folder.iterdir()} == {readers}
 
 
 def test_the_digest_of_the_sids_depends_on_ids_and_codes_alone(tmp_path):
@@ -170,7 +179,8 @@ def test_the_command_writes_lists_and_explains(tmp_path):
     assert all(name in listed for name in NAMES)
     facts = json.loads(sidkit("export", "--list", "--json"))
     assert [one["name"] for one in facts if one["imports"]] == [
-        *("lc-rec", "openonerec", "grid", "recboard", "torcheasyrec", "faiss"),
+        *("lc-rec", "minionerec", "llama-factory", "openonerec", "grid", "recboard", "torcheasyrec", "nvidia-sid-gr"),
+        "faiss",
     ]
     assert "each_conversion" not in listed
     assert "the vocabulary id of the first SID token" in sidkit("export", "--list", "--to", "xllm")

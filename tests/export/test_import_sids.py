@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from command import sidkit
-from exported import crowded, exported, pairs, random_table, table
+from exported import crowded, exported, pairs, random_table, table, titles
 from sidkit import SidTable
 from sidkit.errors import InputError
 from sidkit.export import json_pairs
@@ -28,6 +28,9 @@ FILES = {
     "grid": "merged_predictions_tensor.pt",
     "torcheasyrec": "0",
     "openonerec": "codes.parquet",
+    "minionerec": "items.index.json",
+    "llama-factory": "id2sid.json",
+    "nvidia-sid-gr": "item_to_sid.pt",
 }
 
 
@@ -35,7 +38,8 @@ FILES = {
 @pytest.mark.parametrize("make", [random_table, crowded, lambda: random_table(ids=np.arange(900, 0, -1)[:500])])
 def test_what_was_exported_is_imported_again(tmp_path, name, make):
     sids = make()
-    folder, _ = exported(name, tmp_path / "out", sids)
+    texts = {"titles": titles([f"thing {i}" for i in range(len(sids))])} if name == "minionerec" else {}
+    folder, _ = exported(name, tmp_path / "out", sids, **texts)
     found = read(name, folder / FILES[name], sizes=sids.sizes)
     if (folder / "item_ids.parquet").exists():
         found = named_ids(found, folder / "item_ids.parquet")
@@ -197,8 +201,11 @@ def test_a_bundle_that_breaks_its_rules_is_refused(tmp_path, change, message):
 def test_a_bundle_without_its_manifest_is_not_complete(tmp_path):
     folder, _ = exported("torcheasyrec", tmp_path / "out", crowded())
     (folder / "0" / "manifest.json").unlink()
-    with pytest.raises(InputError, match="it is not a complete generation"):
+    with pytest.raises(InputError, match=r"it is not a complete generation$"):
         read("torcheasyrec", folder / "0")
+    exported("torcheasyrec", folder, crowded(), options={"generation": "1"})
+    with pytest.raises(InputError, match=r"it is not a complete generation; it holds 1 generation, such as .*1$"):
+        read("torcheasyrec", folder)
 
 
 def test_rows_that_the_ids_do_not_have_are_refused(tmp_path):

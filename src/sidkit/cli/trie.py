@@ -53,7 +53,7 @@ def trie(
     else:
         counts = f"{count_of(facts['sids'], 'SID')} of {count_of(facts['items'], 'item')}"
         print(f"{counts}, tokens {facts['tokens'][0]} to {tokens.largest}")
-        print(f"{output}: {size / 1e6:,.1f} MB, memory-mapped when loaded")
+        print(f"{output}: {size:,} bytes, memory-mapped when loaded")
 
 
 def _tokens(table: Any, first: int | None, folder: Path | None, begin: str | None, end: str | None) -> Any:
@@ -67,7 +67,7 @@ def _tokens(table: Any, first: int | None, folder: Path | None, begin: str | Non
         transformers = need("transformers", "retriever", "reading a transformers tokenizer")
         if not folder.is_dir():
             raise SpecError(f"{folder} is not a folder; save the tokenizer with save_pretrained first")
-        with reading(folder, "tokenizer"):
+        with reading(f"read a tokenizer from {folder}", "save it with save_pretrained first"):
             words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         return SidTokens.of_tokenizer(words, table.sizes, table.template, begin, end)
     marks = [None if one is None else _number(one) for one in (begin, end)]

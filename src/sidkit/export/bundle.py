@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..data.formats.vectors import is_list
 from ..data.ids import is_id_type, one_array, require_utf8
 from ..data.listing import readable
-from ..errors import InputError
+from ..errors import InputError, count_of
 from ..files.folder import read_json
 from ..sids.prefixes import prefix_numbers
 from ..sids.sizes import as_sizes
@@ -83,7 +83,9 @@ def read_generation(folder: Path) -> Bundle:
 def _manifest(folder: Path) -> dict[str, Any]:
     file = folder / "manifest.json"
     if not file.is_file():
-        raise InputError(f"{folder} holds no manifest.json: it is not a complete generation")
+        whole = sorted(one.parent for one in folder.glob("*/manifest.json"))
+        hint = f"; it holds {count_of(len(whole), 'generation')}, such as {whole[-1]}" if whole else ""
+        raise InputError(f"{folder} holds no manifest.json: it is not a complete generation{hint}")
     manifest = read_json(file, "export it again")
     if not isinstance(manifest, dict) or not REQUIRED <= set(manifest) or not set(manifest) <= KNOWN:
         raise InputError(f"{file} must have the keys {', '.join(sorted(REQUIRED))}, and no unknown ones")

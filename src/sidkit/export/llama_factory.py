@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..embed.word_counts import WordCounts
 from .huggingface import FOLDER, write_tokenizer
+from .imports import read_index
 from .refusals import require_path
 from .streams import write_array, write_item_ids, write_text, write_tokens_by_item
 from .target import ExportJob, ExportOption, ExportTarget
@@ -26,9 +27,12 @@ def write(job: ExportJob, folder: Path) -> None:
     table, form = job.table, job.template
     tokens = token_list(form, table.sizes)
     if job.options["model"] is not None:
-        write_tokenizer(job, require_path(job.options["model"], "model"), folder / "tokenizer")
+        write_tokenizer(job, require_path(job.options["model"], FOLDER), folder / "tokenizer")
     else:
-        job.note("with --set model=DIR a tokenizer with these tokens is written too, which needs no option at all")
+        job.note(
+            "LLaMA-Factory reads these tokens from a tokenizer that has them, which --set model=DIR writes too, or "
+            "from its own option add_tokens, joined by commas"
+        )
     (folder / "new_tokens.json").write_text(json.dumps(tokens, indent=0) + "\n", encoding="utf-8")
     write_tokens_by_item(folder / "id2sid.json", table, form, job.progress)
     write_item_ids(folder, table)
@@ -84,4 +88,6 @@ TARGET = ExportTarget(
     "the tokens, with --sequences examples",
     write,
     (FOLDER, LETTERS, HISTORY),
+    read_index,
+    "id2sid.json",
 )

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from ..errors import SpecError
 from .codebooks import residual_codebooks
+from .imports import read_index
 from .lc_rec import DATASET, write_index
 from .refusals import require_levels
 from .streams import batches, glued, write_text
@@ -90,4 +91,6 @@ TARGET = ExportTarget(
     "codebooks; with --sequences train, valid and test",
     write,
     (DATASET, HISTORY),
+    read_index,
+    "index.json",
 )

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ..errors import InputError
 from .grid import write_tensor
+from .imports import read_tensor
 from .refusals import shares_of, slots_in
 from .streams import batches, between, glued, write_item_ids, write_parquet, write_text
 from .target import ExportJob, ExportOption, ExportTarget
@@ -75,4 +76,6 @@ TARGET = ExportTarget(
     "sequences.parquet",
     write,
     (BASE, VOCABULARY, TEMPLATE, SHARED),
+    read_tensor,
+    "item_to_sid.pt",
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from ..errors import InputError
 from ..sids.template import TEMPLATES
@@ -33,7 +33,8 @@ def write(job: ExportJob, folder: Path) -> None:
             "cells are written: use --set dense=1"
         )
     arrays = trie_arrays(Trie.of(table), size, dense)
-    save_file(arrays, folder / "trie.safetensors", {"vocab_size": str(size), "layers": str(len(table.sizes))})
+    facts = {"vocab_size": str(size), "layers": str(len(table.sizes))}
+    (folder / "trie.safetensors").write_bytes(save(arrays, facts))  # save_file would keep the file to its owner
     tokens = token_list(TEMPLATES["rectokens"], table.sizes)
     (folder / "new_tokens.json").write_text(json.dumps(tokens, indent=0) + "\n", encoding="utf-8")
 

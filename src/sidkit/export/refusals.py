@@ -15,6 +15,7 @@ from ..errors import InputError, SpecError
 from ..sids.crowded import slots_of
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
+from .target import ExportOption
 
 __all__ = [
     "item_numbers",
@@ -84,11 +85,11 @@ def shares_of(table: SidTable) -> NDArray[np.int64]:
     return np.asarray(counts[which.ravel()], np.int64)
 
 
-def require_path(value: Any, option: str) -> Path:
+def require_path(value: Any, option: ExportOption) -> Path:
     """An existing folder or file that an option names."""
     if value is None:
-        raise SpecError(f"this target needs --set {option}=PATH")
+        raise SpecError(f"this target needs --set {option.name}=PATH, the {option.meaning}")
     path = Path(value)
     if not path.exists():
-        raise InputError(f"no such file or folder: {path} (--set {option})")
+        raise InputError(f"no such file or folder: {path} (--set {option.name})")
     return path

@@ -104,14 +104,16 @@ class ExportJob:
     def table(self) -> SidTable:
         """The SIDs, which most targets need."""
         if self.sids is None:
-            raise SpecError("this target holds the SIDs of items; give them, as in: sidkit export sids.parquet …")
+            raise SpecError(
+                "this target is made from the SIDs of items; give them, as in: sidkit export sids.parquet …"
+            )
         return self.sids
 
     @property
     def tokenizer(self) -> FittedTokenizer:
         """The tokenizer, which some targets need."""
         if self.fitted is None:
-            raise SpecError("this target holds the tokenizer; give it with --tokenizer tok/")
+            raise SpecError("this target is made from the tokenizer of the SIDs; give it with --tokenizer tok/")
         return self.fitted
 
     @property

@@ -45,7 +45,7 @@ def write(job: ExportJob, folder: Path) -> None:
         raise InputError(f"{job.output / name} is published already; name another --set generation")
     require_product(table.sizes, "TorchEasyRec")
     since = job.options["since"]
-    parent = read_generation(require_path(since, "since")) if since is not None else None
+    parent = read_generation(require_path(since, SINCE)) if since is not None else None
     slots, fresh = _slots(job, parent)
     most = max(int(slots.max()), parent.most if parent else 0)
     capacity = job.options["capacity"] or (max(parent.capacity, most) if parent else most)

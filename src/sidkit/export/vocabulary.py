@@ -59,7 +59,7 @@ def base_of(job: ExportJob) -> int:
             "vocabulary=DIR (a tokenizer that has the SID tokens, as `sidkit export --to huggingface` writes it)"
         )
     if base is None:
-        return _found(require_path(folder, "vocabulary"), token_list(job.template, job.sizes))
+        return _found(require_path(folder, VOCABULARY), token_list(job.template, job.sizes))
     if base < 0 or base + sum(job.sizes) > 2**31 - 1:
         raise SpecError(f"vocabulary ids must lie between 0 and 2^31; base {base} with {sum(job.sizes)} codes does not")
     return int(base)

@@ -125,4 +125,5 @@ def write_pretrained(model: Any, folder: Path) -> None:
     finally:
         if shown:
             logging.enable_progress_bar()
-    shutil.copymode(folder / "config.json", folder / WEIGHTS)  # safetensors keeps its files to their owner
+    for weights in folder.glob("*.safetensors"):  # one file, or several of a large model
+        shutil.copymode(folder / "config.json", weights)  # safetensors keeps its files to their owner
