@@ -15,7 +15,7 @@ COUNTED: dict[str, list[dict]] = {  # by method, the settings that validation ch
     "popular": [{}],
     "followed": [{}],
     "together": [{"history": history} for history in (1, 5, 20)],
-    "mixed": [{"share": share} for share in (0.1, 0.3, 0.5, 0.7, 0.9)],
+    "mixed": [{"share": share} for share in (0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9)],
 }
 PRIOR = 2.0
 USERS = 2000  # at once
