@@ -47,6 +47,15 @@ def test_xllm_reads_records_of_twenty_bytes(tmp_path):
     ]
 
 
+def test_xllm_takes_any_ids_by_their_numbers(tmp_path):
+    options = {"base": BASE, "numbered": True}
+    folder, _ = exported("xllm", tmp_path / "out", table(ids=["x", "y", "z"]), options=options)
+    records = struct.iter_unpack("<q3i", (folder / "sid_vocab.bin").read_bytes())
+    assert [item for item, *_ in records] == [1, 2, 3]
+    ids = pq.read_table(folder / "item_ids.parquet").to_pydict()
+    assert ids == {"row": [1, 2, 3], "item_id": ["x", "y", "z"]}
+
+
 def test_xllm_is_refused_other_levels_ids_and_vocabularies(tmp_path):
     with pytest.raises(InputError, match="xLLM reads SIDs of 3 levels, and these have 2: its records have room"):
         exported("xllm", tmp_path / "o", table(codes=[[1, 2], [1, 3], [0, 0]], sizes=(8, 8)), options={"base": 1})

@@ -47,6 +47,14 @@ def test_what_was_exported_is_imported_again(tmp_path, name, make):
     assert found.sizes == sids.sizes
 
 
+def test_items_that_were_numbered_get_their_ids_again(tmp_path):
+    sids = random_table(ids=[f"item {i}" for i in range(500)])
+    folder, _ = exported("openonerec", tmp_path / "out", sids, options={"numbered": True}, counts=np.ones(500, int))
+    for file in ("codes.parquet", "sid2pid.json"):
+        found = read("openonerec", folder / file, sizes=sids.sizes)
+        assert pairs(named_ids(found, folder / "item_ids.parquet")) == pairs(sids)
+
+
 def test_packed_keys_are_unpacked(tmp_path):
     sids = crowded()
     for kind in ("pid", "iid"):

@@ -14,7 +14,8 @@ from ..errors import InputError, SpecError, need
 from ..sids.template import TEMPLATES
 from .codebooks import residual_codebooks
 from .imports import PACKED, read_openonerec
-from .refusals import item_numbers, require_levels, require_one_size
+from .numbers import NUMBERED, item_numbers
+from .refusals import require_levels, require_one_size
 from .streams import BATCH, batches, glued, list_column, write_object, write_parquet
 from .target import ExportJob, ExportOption, ExportTarget
 from .vocabulary import token_list
@@ -32,9 +33,9 @@ def write(job: ExportJob, folder: Path) -> None:
     require_levels(table.sizes, 3, "OpenOneRec", "it packs three codes into the key of a SID")
     if max(table.sizes) > PACKED:
         raise InputError(f"OpenOneRec packs codes in base {PACKED}, and a level has {max(table.sizes):,} codes")
-    numbers = item_numbers(table, "OpenOneRec")
+    numbers = item_numbers(job, folder, "OpenOneRec")
     if (numbers == 0).any():
-        raise InputError("OpenOneRec takes the item 0 for 'none'; number your items from 1")
+        raise InputError("OpenOneRec takes the item 0 for 'none'; count the items from 1 with --set numbered=true")
     if job.fitted is not None:
         _write_centroids(job, folder / "model.pt")
     for name, column in (("codes.parquet", "codes"), ("pid2sid.parquet", "sid")):
@@ -85,9 +86,9 @@ TARGET = ExportTarget(
     "openonerec",
     "OpenOneRec (data scripts, benchmark, tokenizer)",
     "codes.parquet, pid2sid.parquet, new_tokens.json; with --counts or --sequences sid2pid.json; with --tokenizer "
-    "model.pt",
+    "model.pt; with numbered item_ids.parquet",
     write,
-    (KIND,),
+    (KIND, NUMBERED),
     read_openonerec,
     "Parquet with pid and codes or sid, or sid2pid.json",
 )

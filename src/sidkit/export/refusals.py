@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import InputError, SpecError
@@ -18,7 +16,6 @@ from ..sids.table import SidTable
 from .target import ExportOption
 
 __all__ = [
-    "item_numbers",
     "require_levels",
     "require_name",
     "require_one_size",
@@ -52,18 +49,6 @@ def require_product(sizes: Sequence[int], reader: str) -> None:
         total *= int(size)
     if total > 2**63 - 1:
         raise InputError(f"{reader} numbers SIDs in 64 bits, and {'-'.join(map(str, sizes))} has more of them")
-
-
-def item_numbers(table: SidTable, reader: str) -> NDArray[np.int64]:
-    """The ids as int64, or an error if they are no integers."""
-    if not pa.types.is_integer(table.ids.type):
-        raise InputError(
-            f"{reader} knows items by integers, and these ids are {table.ids.type} (the first is "
-            f"{table.ids[0].as_py()!r}); number your items, or export to a target that takes any id"
-        )
-    if pc.max(table.ids).as_py() > 2**63 - 1:
-        raise InputError(f"{reader} stores ids in 64 bits with a sign, and {pc.max(table.ids).as_py()} does not fit")
-    return np.asarray(table.ids.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
 
 
 def require_name(name: str, option: str) -> str:

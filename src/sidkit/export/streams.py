@@ -116,14 +116,14 @@ def write_tokens_by_item(
     )
 
 
-def write_item_ids(folder: Path, table: SidTable) -> None:
-    """item_ids.parquet: row and item_id, for formats that know items by their row number alone."""
+def write_item_ids(folder: Path, table: SidTable, first: int = 0) -> None:
+    """item_ids.parquet: row, counted from `first`, and item_id, for formats that know items by their number alone."""
     schema = pa.schema({"row": pa.int64(), "item_id": table.ids.type})
     write_parquet(
         folder / "item_ids.parquet",
         schema,
         (
-            pa.table([pa.array(np.arange(b.start, b.start + len(b.codes))), b.ids], schema=schema)
+            pa.table([pa.array(first + np.arange(b.start, b.start + len(b.codes))), b.ids], schema=schema)
             for b in batches(table)
         ),
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError
-from .refusals import item_numbers, require_levels, shares_of
+from .numbers import NUMBERED, item_numbers
+from .refusals import require_levels, shares_of
 from .streams import batches
 from .target import ExportJob, ExportOption, ExportTarget
 from .vocabulary import BASE, TEMPLATE, VOCABULARY, base_of, token_ids
@@ -22,7 +23,7 @@ FILE = ExportOption("file", str, "sid_vocab.bin", "the name of the file")
 def write(job: ExportJob, folder: Path) -> None:
     table = job.table
     require_levels(table.sizes, 3, "xLLM", "its records have room for three tokens")
-    numbers, base, name = item_numbers(table, "xLLM"), base_of(job), job.options["file"]
+    numbers, base, name = item_numbers(job, folder, "xLLM"), base_of(job), job.options["file"]
     if Path(name).name != name or not name:
         raise InputError(f"--set file must be the name of a file, not {name!r}")
     with (folder / name).open("wb") as file:
@@ -39,4 +40,6 @@ def write(job: ExportJob, folder: Path) -> None:
         )
 
 
-TARGET = ExportTarget("xllm", "xLLM", "sid_vocab.bin", write, (BASE, VOCABULARY, TEMPLATE, FILE))
+TARGET = ExportTarget(
+    "xllm", "xLLM", "sid_vocab.bin; with numbered item_ids.parquet", write, (BASE, VOCABULARY, TEMPLATE, FILE, NUMBERED)
+)
