@@ -69,6 +69,9 @@ SLOW = (
     "checkpoint",
     "spec-",
     "tokenizer-rq-vae",
+    "start",
+    "sentence",
+    "language-model",
 )
 
 

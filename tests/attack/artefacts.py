@@ -11,6 +11,7 @@ from typing import Any
 
 from artefact import ROWS, SIZES, Artefact, digest_of, table_of
 from data_artefacts import DATA
+from foreign_artefacts import FOREIGN
 from model_artefacts import MODELS
 
 __all__ = ["KINDS"]
@@ -297,4 +298,5 @@ KINDS = {
     "export": Artefact(make_export, use_export),
     **DATA,
     **MODELS,
+    **FOREIGN,
 }

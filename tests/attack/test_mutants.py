@@ -11,8 +11,10 @@ from mutations import Trial
 MUTANTS = 100
 SECONDS = 10  # for one of them
 FEWER = {"retriever": 40, "search": 30, "training": 20, "registry": 60, "shop": 30}
+FEWER |= {"start": 30, "sentence": 30, "language-model": 30}
 NETWORKS = ("torch", "transformers", "tokenizers")
-NEEDED = dict.fromkeys(("retriever", "search", "training", "seeds", "bart"), NETWORKS)
+NEEDED = dict.fromkeys(("retriever", "search", "training", "seeds", "bart", "start", "language-model"), NETWORKS)
+NEEDED["sentence"] = (*NETWORKS, "sentence_transformers")
 NEEDED |= dict.fromkeys(("pt", "import-grid", "tokenizer-rq-vae", "tokenizer-r3-vae"), ("torch",))
 
 

@@ -176,7 +176,7 @@ def test_tokens_that_are_there_already_and_folders_that_are_none_are_refused(tmp
     with pytest.raises(InputError, match="no such file or folder"):
         exported("huggingface", tmp_path / "again", options={"model": str(tmp_path / "nothing")})
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no tokenizer of transformers"):
+    with pytest.raises(InputError, match=r"cannot read a tokenizer from .*empty: "):
         exported("huggingface", tmp_path / "again", options={"model": str(tmp_path / "empty")})
 
 

@@ -1,12 +1,13 @@
 """Folders of models of others: nothing is fetched for them, and what cannot be read is an error of sidkit."""
 
+import errno
 import json
 import threading
 
 import pytest
 
 from sidkit.errors import InputError
-from sidkit.files.pretrained import offline, reading, require_plain
+from sidkit.files.pretrained import offline, reading, require_plain, whole
 
 
 def with_config(folder, plain, name="config.json"):
@@ -69,7 +70,25 @@ def test_no_hub_is_asked_while_a_model_is_read_also_in_threads():
     assert hub.constants.HF_HUB_OFFLINE is before
 
 
-@pytest.mark.parametrize("error", [KeyError("model_type"), ImportError("kernels"), TypeError(), OSError("x\ny")])
+@pytest.mark.parametrize(
+    "error", [KeyError("model_type"), ImportError("kernels"), TypeError(), OSError("x\ny"), Exception("x")]
+)
 def test_what_transformers_raises_becomes_an_error_of_sidkit(tmp_path, error):
-    with pytest.raises(InputError, match=r"holds no model of transformers: .+"), reading(tmp_path, "model"):
+    with (
+        pytest.raises(InputError, match=r"cannot read a model: .+; give another"),
+        reading("read a model", "give another"),
+    ):
         raise error
+
+
+def test_a_full_disk_is_no_fault_of_a_model():
+    with pytest.raises(OSError, match="full") as raised, reading("extend a tokenizer", "give another"):
+        raise OSError(errno.ENOSPC, "full")
+    assert raised.type is OSError
+
+
+def test_a_model_of_which_weights_are_missing_is_refused(tmp_path):
+    assert whole(("model", {"missing_keys": set(), "unexpected_keys": {"x"}})) == "model"
+    told = r"cannot read a model: it has no weights a, b, c and others; give another"
+    with pytest.raises(InputError, match=told), reading("read a model", "give another"):
+        whole(("model", {"missing_keys": {"d", "c", "b", "a"}}))

@@ -8,8 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..errors import InputError, need
-from ..files.pretrained import offline
+from ..errors import need
+from ..files.pretrained import reading
 from .encoder import Encoder
 from .sentence_folder import folder_of
 
@@ -36,30 +36,25 @@ class Sentence(Encoder):
 
     def _embed(self, texts: list[str], query: bool) -> NDArray[Any]:
         encode = self._model.encode_query if query else self._model.encode_document
-        rows: NDArray[Any] = encode(texts, convert_to_numpy=True, show_progress_bar=False)
+        with reading(f"embed with the sentence-transformers model {self.model!r}", "use another model or device"):
+            rows: NDArray[Any] = encode(texts, convert_to_numpy=True, show_progress_bar=False)
         return rows
 
     def _load(self, device: str | None, download: bool) -> Any:
         library = need("sentence_transformers", EXTRA, f"embedding with {self.model}")
         folder = folder_of(self.model, download)
-        try:
-            with offline():
-                model = library.SentenceTransformer(
-                    str(folder),
-                    device=device,
-                    truncate_dim=self._truncate,
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    model_kwargs={"use_safetensors": True},
-                )
+        advice = "give a folder that holds one, a name that can be downloaded, or one of wordllama, tfidf"
+        with reading(f"load the sentence-transformers model {self.model!r}", advice):
+            model = library.SentenceTransformer(
+                str(folder),
+                device=device,
+                truncate_dim=self._truncate,
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
+            )
             # Some processors advertise bfloat16 and crash on it; weights may be stored in it.
             return model.float() if model.device.type == "cpu" else model
-        except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError) as error:
-            reason = str(error).strip().split("\n")[0][:200]
-            raise InputError(
-                f"cannot load the sentence-transformers model {self.model!r} ({reason}); give a folder that holds one, "
-                "a name that can be downloaded, or one of wordllama, tfidf"
-            ) from error
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, need
-from ..files.pretrained import reading, require_plain
+from ..files.pretrained import quiet, reading, require_plain, whole
 from .refusals import require_path
 from .target import ExportJob, ExportOption, ExportTarget
 from .token_rows import level_codebooks, rows_from_centroids
@@ -26,12 +26,14 @@ __all__ = ["FOLDER", "TARGET", "write_tokenizer"]
 
 FOLDER = ExportOption("model", str, None, "folder of a tokenizer of transformers, or of a model with its tokenizer")
 ROWS = ExportOption("rows", bool, True, "whether a model is extended too, where the folder holds one")
+MOST = 1 << 24  # numbers of tokens
+WHOLE = "give the folder of a whole model of transformers"
 SEED = ExportOption("seed", int, 0, "of the rotations that bring centroids to the width of the model")
 
 
 def write(job: ExportJob, folder: Path) -> None:
     source = require_path(job.options["model"], "model")
-    require_plain(source, "give the folder of a whole model")
+    require_plain(source, WHOLE)
     has_model = job.options["rows"] and (source / "config.json").is_file() and _has_weights(source)
     books = level_codebooks(job.tokenizer) if has_model else []
     tokenizer, tokens, ids = write_tokenizer(job, source, folder)
@@ -52,9 +54,17 @@ def write_tokenizer(job: ExportJob, source: Path, folder: Path) -> tuple[Any, li
     """The tokenizer with the SID tokens in a folder; itself, the tokens, and their ids, which are consecutive."""
     transformers = need("transformers", "retriever", "extending a tokenizer")
     tokens = token_list(job.template, job.sizes)
-    with reading(source, "tokenizer"):
+    with reading(f"read a tokenizer from {source}", WHOLE):
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-    vocabulary = tokenizer.get_vocab()
+    with reading(f"extend the tokenizer of {source}", WHOLE):
+        return tokenizer, tokens, _extended(tokenizer, tokens, source, folder)
+
+
+def _extended(tokenizer: Any, tokens: list[str], source: Path, folder: Path) -> list[int]:
+    """The ids of tokens that are added to a tokenizer, which is then written to a folder."""
+    transformers, vocabulary = need("transformers", "retriever", "it"), tokenizer.get_vocab()
+    if (largest := max(vocabulary.values(), default=0)) >= MOST:
+        raise InputError(f"{source} has a token of number {largest:,}; numbers below {MOST:,} are used")
     known = [token for token in tokens if token in vocabulary]
     if known:
         raise InputError(
@@ -70,7 +80,7 @@ def write_tokenizer(job: ExportJob, source: Path, folder: Path) -> tuple[Any, li
         if tokenizer.encode(token, add_special_tokens=False) != [one]:
             raise InputError(f"{source} does not read {token!r} as one token")
     tokenizer.save_pretrained(folder)
-    return tokenizer, tokens, ids
+    return ids
 
 
 def _write_model(
@@ -104,15 +114,15 @@ def _write_model(
 def _loaded(transformers: Any, source: Path) -> Any:
     """The model of the class that its config names, if transformers has it."""
     own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with reading(source, "config"):
+    with reading(f"read a config from {source}", WHOLE), quiet():
         config = transformers.AutoConfig.from_pretrained(source, **own)
-    name = (getattr(config, "architectures", None) or [""])[0]
+        name = str((getattr(config, "architectures", None) or [""])[0])
     kind: Any = getattr(transformers, name, None) if name.isidentifier() else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise InputError(f"{source}/config.json names the model {name!r}, which transformers does not have")
     model: Any = kind
-    with reading(source, "model"):
-        return model.from_pretrained(source, use_safetensors=True, **own)
+    with reading(f"read a model from {source}", WHOLE), quiet():
+        return whole(model.from_pretrained(source, use_safetensors=True, output_loading_info=True, **own))
 
 
 TARGET = ExportTarget(

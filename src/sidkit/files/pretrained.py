@@ -1,7 +1,7 @@
 """Folders of models that others made: what is refused before transformers reads them, and reading them without a hub.
 
     require_plain(folder, "use another model")
-    with reading(folder, "a tokenizer"):
+    with reading(f"read a tokenizer from {folder}", "give another folder"):
         transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 `trust_remote_code=False` keeps transformers from running a folder's own code, and `local_files_only` from looking for a
@@ -11,6 +11,7 @@ take compiled kernels from a hub wherever the package `kernels` happens to be in
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -18,18 +19,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from safetensors import SafetensorError
-
-from ..errors import InputError
+from ..errors import InputError, SidkitError
 from .folder import read_json
 
-__all__ = ["offline", "reading", "require_plain", "settings_of"]
+__all__ = ["offline", "quiet", "reading", "require_plain", "settings_of", "whole"]
 
 ADAPTER, CONFIG = "adapter_config.json", "config.json"
 FETCHING = ("use_kernels", "allow_all_kernels", "kernel_config", "adapter_kwargs", "_adapter_model_path")
+FULL = (errno.ENOSPC, errno.EDQUOT)
 OWN = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")  # ways to compute that are torch's
-
-UNREADABLE = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ImportError, SafetensorError)
 
 _lock = Lock()
 _depth, _before = 0, False
@@ -59,14 +57,44 @@ def offline() -> Iterator[None]:
 
 
 @contextmanager
-def reading(folder: Path, noun: str) -> Iterator[None]:
-    """`offline`, and whatever transformers raises for a folder that it cannot read becomes an error of sidkit."""
+def reading(doing: str, advice: str) -> Iterator[None]:
+    """`offline`, and whatever libraries raise for a folder that they cannot read becomes an error of sidkit.
+
+    doing: what cannot be done then, such as "read a BART from bart/".
+    """
     try:
         with offline():
             yield
-    except UNREADABLE as error:
+    except SidkitError:
+        raise
+    except Exception as error:  # tokenizers raises this very class, and configs raise classes of their own
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise  # no fault of the folder: the output's disk is full
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise InputError(f"{folder} holds no {noun} of transformers: {reason}") from error
+        raise InputError(f"cannot {doing}: {reason}; {advice}") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """transformers prints neither reports nor progress in this block; what matters is checked by `whole`."""
+    logging: Any = import_module("transformers.utils.logging")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def whole(loaded: tuple[Any, dict[str, Any]]) -> Any:
+    """The model of `from_pretrained(..., output_loading_info=True)`; a ValueError if weights of it are missing."""
+    model, told = loaded
+    if missing := sorted(map(str, told.get("missing_keys") or ())):
+        raise ValueError(f"it has no weights {', '.join(missing[:3])}" + (" and others" if len(missing) > 3 else ""))
+    return model
 
 
 def require_plain(folder: Path, advice: str, configs: tuple[str, ...] = (CONFIG,)) -> None:

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...errors import InputError, SpecError, need
-from ...files.pretrained import offline, require_plain
+from ...errors import InputError, need
+from ...files.pretrained import quiet, reading, require_plain, whole
 from ...stages.stage import HasCodebooks
 from ...tokenizer.tokenizer import FittedTokenizer
-from ..bart.shape import build_bart, shape_of
+from ..bart.shape import BartShape, build_bart, shape_of
 from ..bart.weights import Weights, from_state
 from ..training.plan import SearchPlan
 from ..training.tokens import Tokens
 
-__all__ = ["centroid_rows", "first_weights", "plan_of_folder"]
+__all__ = ["centroid_rows", "first_weights", "plan_of_folder", "start_of"]
 
 
 def first_weights(plan: SearchPlan, tokens: Tokens, tokenizer: FittedTokenizer | None, start: Path | None) -> Weights:
@@ -34,12 +34,17 @@ def first_weights(plan: SearchPlan, tokens: Tokens, tokenizer: FittedTokenizer |
         special = {"pad": tokens.pad, "bos": tokens.bos, "eos": tokens.eos}
         weights = from_state(build_bart(plan.shape, tokens.size, special).state_dict(), plan.shape)
     else:
-        weights = from_state(_pretrained(start).state_dict(), plan.shape)
+        weights = start_of(start, plan.shape)
         weights["shared"] = _resized(weights["shared"], tokens, plan.seed)
     if plan.from_centroids and tokenizer is not None:
         for at, rows in centroid_rows(tokenizer, weights["shared"][: tokens.first], plan.seed).items():
             weights["shared"][tokens.first + at : tokens.first + at + len(rows)] = rows
     return weights
+
+
+def start_of(folder: Path, shape: BartShape) -> Weights:
+    """The weights of a local BART, which has this shape."""
+    return from_state(_pretrained(folder).state_dict(), shape)
 
 
 def plan_of_folder(plan: SearchPlan, start: Path) -> SearchPlan:
@@ -87,9 +92,8 @@ def _pretrained(folder: Path) -> Any:
 
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}; --start names a local folder with a BART")
-    require_plain(folder, "give the folder of a whole BART")
-    try:
-        with offline():
-            return BartForConditionalGeneration.from_pretrained(folder, local_files_only=True, use_safetensors=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise SpecError(f"cannot read a BART from {folder}: {error}") from error
+    advice = "give the folder of a whole BART"
+    require_plain(folder, advice)
+    with reading(f"read a BART from {folder}", advice), quiet():
+        own: dict[str, Any] = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True}
+        return whole(BartForConditionalGeneration.from_pretrained(folder, **own))
