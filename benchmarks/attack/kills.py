@@ -49,6 +49,8 @@ CALLS = (
 PRELUDE = """
 import sys, torch, pyarrow.parquet, pyarrow.csv, scipy.sparse, sidkit.cli, sidkit.cli.commands
 from importlib import import_module
+import sidkit.report.centroids
+sidkit.report.centroids.MOST = 60  # points of a map, which takes seconds for more
 for name in ("tokenizer.recipes", "retriever.trainer", "search.training.loop", "embed.job", "report.page", "export.job",
              "publish.registry", "search.simulate.make", "demo.build", "search.align.job"):
     import_module("sidkit." + name)

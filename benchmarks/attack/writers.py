@@ -89,7 +89,7 @@ WRITERS = {
     "search-align": Writer("search align in/shop0 --items-embeddings in/shop-emb.parquet --queries-embeddings "
                            "in/query-emb.parquet -o out/aligned --dimensions {w} --epochs 1"),
     "search-train": Writer("search train in/shop0 in/shop-sids.parquet in/query-sids.parquet -o out/run --preset tiny "
-                           "--epochs 1,1,1 --words 300 --beams 4 --seed {v}", "--resume"),
+                           "--epochs 1,1,1 --words 300 --beams 4 --longest 48 --seed {v}", "--resume"),
     "search-read": Writer("search read log --items in/shop{v}/items.parquet --log in/shop{v}/log.parquet -o out/again"),
     "search-clicks": Writer("search read clicks --items in/shop{v}/items.parquet --clicks in/shop{v}/click.parquet "
                             "-o out/clicked"),

@@ -8,10 +8,12 @@ import tracemalloc
 import artefact
 import artefacts
 import model_artefacts
+import mutations
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from command import sidkit
 from sidkit import SidTable
@@ -167,3 +169,15 @@ def test_thousands_of_levels_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", artefact.ROWS)
     told = sidkit("fit", tmp_path / "x.npy", "--spec", tmp_path / "spec.json", "-o", tmp_path / "tok", check=1)
     assert "a tokenizer has at most 4,096 stages, not 5,000" in told
+
+
+def test_parents_that_no_row_can_have_are_refused(tmp_path):
+    artefacts.make_tokenizer_of("rq-opq")(tmp_path)
+    file = tmp_path / "tok" / "model.safetensors"
+    arrays = load_file(file)
+    (name,) = [name for name in arrays if name.endswith("parents")]
+    for changed in (np.full_like(arrays[name], -5), arrays[name][:, :0]):
+        save_file(arrays | {name: changed.copy()}, file)
+        mutations._reseal(tmp_path, file)
+        with pytest.raises(StoreError, match="the parents' codebooks do not add up"):
+            artefacts.use_tokenizer(tmp_path)

@@ -97,7 +97,7 @@ class PerParent:
         centroids = require_array(arrays, "centroids", (None, d))
         books = ParentBooks(keys, starts, centroids, require_array(arrays, "common", (self.size, d)))
         lengths = np.diff(starts)
-        fitting = len(keys) > 0 and ((lengths >= 1) & (lengths <= self.size)).all()
+        fitting = keys.size > 0 and keys.min() >= 0 and ((lengths >= 1) & (lengths <= self.size)).all()
         if not fitting or starts[0] != 0 or starts[-1] != len(centroids):
             raise SpecError("the parents' codebooks do not add up")
         return books
