@@ -6,9 +6,11 @@ import http.client
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import numpy as np
+import pytest
 
 import sidkit
 from sidkit.serve.options import ServeOptions
@@ -79,3 +81,54 @@ def served(options: ServeOptions):
         finally:
             server.should_exit = True
             thread.join()
+
+
+def in_a_thread(call):
+    """Tests of pages leave an event loop in the main thread, in which no other can run."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+def fuzzed(client, examples):
+    """Requests drawn from the description of a service, valid and not; how many.
+
+    Every answer has a status, a type and a content as described, and none is a 5xx.
+    """
+    schemathesis = pytest.importorskip("schemathesis")
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.checks import load_all_checks
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
+
+    load_all_checks()
+    described = [status_code_conformance, content_type_conformance, response_schema_conformance]
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{client.port}/openapi.json")
+    quick = settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+    seen = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+            if mode == schemathesis.GenerationMode.NEGATIVE and operation.method == "get":
+                continue
+
+            @quick
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case):
+                nonlocal seen
+                answer = case.call(timeout=60)
+                seen += 1
+                assert answer.status_code < 500, (case.body, answer.text)
+                case.validate_response(answer, checks=described)
+
+            in_a_thread(ask)
+    return seen

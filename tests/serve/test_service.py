@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import sidkit
-from served import ARROW, D, N, rows, served, tokenizer
+from served import ARROW, D, N, fuzzed, in_a_thread, rows, served, tokenizer
 from sidkit.serve.options import ServeOptions
 
 for module in ("uvicorn", "starlette", "orjson", "prometheus_client"):
@@ -38,12 +38,6 @@ def options(shop):
 def service(options):
     with served(options) as (client, running):
         yield client, running
-
-
-def in_a_thread(call):
-    """Tests of pages leave an event loop in the main thread, in which no other can run."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call).result()
 
 
 def stream(table):
@@ -136,29 +130,6 @@ class TestAnswers:
 def service_without_texts(options):
     with served(options) as (client, _):
         return client.post("/encode", texts=["red hat"])
-
-
-class TestModels:
-    def test_recommendations_are_those_of_the_retriever(self, shop, options, tmp_path):
-        pytest.importorskip("torch")
-        pytest.importorskip("transformers")
-        from dataclasses import asdict
-
-        from sidkit.retriever import Plan, Retriever, Shape
-        from sidkit.retriever.model import new_weights
-        from sidkit.retriever.store import save
-
-        plan = Plan(Shape(1, 16, 16, 2, 8), history=3, beams=6)
-        save(Retriever(shop[2], plan, new_weights(plan.shape, 1 + 28, 0), {"plan": asdict(plan)}), tmp_path / "run")
-        model = Retriever.load(tmp_path / "run")
-        with served(replace(options, retriever=str(tmp_path / "run"))) as (client, _):
-            status, answer = client.post("/recommend", histories=[["p1", "new", "p2"], ["p3"]], k=4)
-            assert (status, answer["unknown_items"]) == (200, 1)
-            expected = model.recommend_many([["p1", "p2"], ["p3"]], 4, per_sid=1)
-            items = [[one["item"] for one in each] for each in answer["recommendations"]]
-            assert items == [[one.item for one in each] for each in expected]
-            assert client.post("/recommend", histories=[["new"]])[0] == 422
-            assert client.post("/recommend", histories=[["p1"]], k=0)[0] == 422
 
 
 BAD = [
@@ -380,38 +351,4 @@ class TestReload:
 
 
 def test_fuzzing_by_the_schema_finds_no_failure(service):
-    """Requests drawn from the description, valid and not: no 5xx, and every answer as described."""
-    schemathesis = pytest.importorskip("schemathesis")
-    from hypothesis import HealthCheck, Phase, given, settings
-    from schemathesis.checks import load_all_checks
-    from schemathesis.specs.openapi.checks import status_code_conformance
-
-    load_all_checks()
-    client, _ = service
-    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{client.port}/openapi.json")
-    quick = settings(
-        max_examples=40,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-        derandomize=True,
-    )
-    seen = 0
-    for result in schema.get_all_operations():
-        operation = result.ok()
-        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
-            if mode == schemathesis.GenerationMode.NEGATIVE and operation.method == "get":
-                continue
-
-            @quick
-            @given(case=operation.as_strategy(generation_mode=mode))
-            def ask(case):
-                nonlocal seen
-                answer = case.call(timeout=60)
-                seen += 1
-                assert answer.status_code < 500, (case.body, answer.text)
-                case.validate_response(answer, checks=[status_code_conformance])
-
-            in_a_thread(ask)
-    assert seen > 200
+    assert fuzzed(service[0], 40) > 200
