@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, need
+from ..errors import InputError, SpecError, need
 from ..files.pretrained import quiet, reading, require_plain, whole
+from ..files.trained import write_pretrained
 from .refusals import require_path
 from .target import ExportJob, ExportOption, ExportTarget
 from .token_rows import level_codebooks, rows_from_centroids
@@ -32,9 +33,14 @@ SEED = ExportOption("seed", int, 0, "of the rotations that bring centroids to th
 
 
 def write(job: ExportJob, folder: Path) -> None:
-    source = require_path(job.options["model"], "model")
+    source = require_path(job.options["model"], FOLDER)
     require_plain(source, WHOLE)
     has_model = job.options["rows"] and (source / "config.json").is_file() and _has_weights(source)
+    if has_model and job.fitted is None:
+        raise SpecError(
+            f"{source} holds a model, whose new rows start from the tokenizer's centroids: give it with --tokenizer "
+            "tok/, or write the tokens alone with --set rows=false"
+        )
     books = level_codebooks(job.tokenizer) if has_model else []
     tokenizer, tokens, ids = write_tokenizer(job, source, folder)
     if has_model:
@@ -108,7 +114,7 @@ def _write_model(
             new = np.concatenate([new, np.tile(old.mean(axis=0), (len(tokens) - len(new), 1))])
             layer.weight[torch.tensor(ids)] = torch.tensor(new).to(layer.weight.dtype)
     model.tie_weights()
-    model.save_pretrained(folder)
+    write_pretrained(model, folder)
 
 
 def _loaded(transformers: Any, source: Path) -> Any:
