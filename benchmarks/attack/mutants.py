@@ -24,6 +24,7 @@ hangs        mutants that took longer than --seconds
 deaths       processes that ended by a signal or without an answer
 greedy       mutants that took over twice the size of the artefact and 128 MB of memory
 peak_mb      the most that a mutant took
+unmeasured   mutants whose memory the kernel did not tell
 """
 
 from __future__ import annotations
@@ -79,17 +80,19 @@ def run_batch(prepared: Prepared, batch: Batch) -> dict[str, Any]:
     """One batch, in as many processes as its mutants end."""
     counts: Counter[str] = Counter()
     groups: dict[str, list[str]] = {}
-    peak = 0
+    peak, unmeasured = 0, 0
     began = time.monotonic()
     for number, found in in_workers(prepared, batch):
         counts[found["result"]] += 1
         peak = max(peak, found.get("peak_mb", 0))
+        unmeasured += not found.get("measured", True)
         if found.get("greedy"):
             counts["greedy"] += 1
             groups.setdefault("greedy", []).append(f"{batch.name(number)}: {found['mutant']}")
         if found["result"] in WRONG:
             groups.setdefault(found["words"], []).append(f"{batch.name(number)}: {found.get('mutant', '')}")
     facts = {"seconds": round(time.monotonic() - began, 1), "commit": WHERE["commit"], "machine": MACHINE}
+    facts |= {"unmeasured": unmeasured} if unmeasured else {}
     return {"counts": dict(counts), "groups": groups, "peak_mb": peak, **facts}
 
 
@@ -150,6 +153,7 @@ def totals(batches: dict[str, Any], kind: str) -> dict[str, Any]:
         "mutants": sum(count for name, count in counts.items() if name != "greedy"),
         **dict(sorted(counts.items())),
         "peak_mb": max((one["peak_mb"] for one in mine), default=0),
+        "unmeasured": sum(one.get("unmeasured", 0) for one in mine),
         "seconds": round(sum(one["seconds"] for one in mine)),
         "has_digests": KINDS[kind].checked,
         "wrong": shown,
@@ -158,7 +162,7 @@ def totals(batches: dict[str, Any], kind: str) -> dict[str, Any]:
 
 def summary(batches: dict[str, Any]) -> dict[str, Any]:
     kinds = {kind: totals(batches, kind) for kind in KINDS if any(name.split()[0] == kind for name in batches)}
-    names = ("mutants", "refused", "same", "different", "unnoticed", *WRONG)
+    names = ("mutants", "refused", "same", "different", "unnoticed", *WRONG, "unmeasured")
     whole = {name: sum(one.get(name, 0) for one in kinds.values()) for name in names}
     return {"all": whole | {"peak_mb": max(one["peak_mb"] for one in kinds.values())}, "kinds": kinds}
 

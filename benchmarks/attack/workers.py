@@ -139,19 +139,28 @@ def _work(prepared: Prepared, batch: Batch, first: int, sink: int, current: mmap
     trial = Trial(prepared.artefact, folder, prepared.made)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + SPACE,) * 2)
-    with open("/proc/self/clear_refs", "w") as peaks, open("/proc/self/statm") as pages:
+    with open("/proc/self/statm") as pages:
         for number in range(first, batch.last):
             current[:SIZE] = struct.pack(STATE, number, time.monotonic(), time.process_time())
-            peaks.write("5")  # forget the peak of resident memory
-            peaks.flush()
+            forgotten = _forget_peak()
             pages.seek(0)
             before = int(pages.read().split()[1]) * resource.getpagesize()
             found = trial.run(Random(batch.name(number)))
-            took = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before, 0)
+            took = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before, 0) if forgotten else 0
             line = {"number": number, "result": found.result, "mutant": found.mutant[:200], "peak_mb": took >> 20}
-            line |= {"words": _words(found), "greedy": took > 2 * trial.size + LEAST}
+            line |= {"words": _words(found), "greedy": took > 2 * trial.size + LEAST, "measured": forgotten}
             os.write(sink, json.dumps(line).encode() + b"\n")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _forget_peak() -> bool:
+    """Whether the kernel forgot the peak of resident memory, so that the next one can be read; not all kernels do."""
+    try:
+        with open("/proc/self/clear_refs", "w") as peaks:
+            peaks.write("5")
+        return True
+    except OSError:
+        return False
 
 
 def _words(found: Any) -> str:
