@@ -124,7 +124,10 @@ class TestAnswers:
         assert b"sidkit_vectors_total" in content
         api = json.loads(client.get("/openapi.json")[1])
         assert set(api["paths"]) == {"/encode", "/lookup", "/prefix", "/healthz", "/metrics", "/openapi.json", "/"}
-        assert b"POST /encode" in client.get("/")[1]
+        page = client.get("/")[1].decode()
+        assert "POST /encode" in page
+        assert "{&quot;items&quot;: [&quot;P000017&quot;" in page
+        assert "POST /search" not in page
 
 
 def service_without_texts(options):
@@ -182,11 +185,14 @@ class TestRefusals:
 
     def test_other_types_methods_and_paths(self, service):
         client, _ = service
-        assert client.call("POST", "/encode", b"x", "text/plain")[0] == 415
+        status, content, _ = client.call("POST", "/encode", b"x", "text/plain")
+        assert status == 415
+        assert json.loads(content)["error"].endswith("its content-type says text/plain")
         assert client.call("POST", "/lookup", b"x", ARROW)[0] == 415
         assert client.call("GET", "/encode")[0] == 405
-        assert client.call("GET", "/nothing")[0] == 404
-        assert client.call("POST", "/recommend", b"{}")[0] == 404
+        assert json.loads(client.call("GET", "/nothing")[1]) == {"error": "there is nothing at /nothing"}
+        status, content, _ = client.call("POST", "/recommend", b"{}")
+        assert (status, json.loads(content)["error"]) == (404, "this service was started without --run")
 
     def test_arrow_bodies_that_are_none(self, service, rng):
         client, _ = service

@@ -26,6 +26,7 @@ __all__ = ["Service", "build"]
 
 log = logging.getLogger("sidkit.serve")
 LARGE = 1 << 17  # bytes of a body that is read straight into memory
+NEEDED = {"/lookup": "--sids", "/prefix": "--sids", "/recommend": "--run", "/search": "--search"}  # options of paths
 
 
 class Service:
@@ -141,7 +142,8 @@ def _kind(content_type: str, path: str) -> str:
     kind = content_type.partition(";")[0].strip().lower()
     if kind == JSON or (kind == ARROW and path == "/encode"):
         return kind
-    raise Refused(415, f"the body must be {JSON}" + (f" or {ARROW}" if path == "/encode" else ""))
+    kinds = JSON + (f" or {ARROW}" if path == "/encode" else "")
+    raise Refused(415, f"the body must be {kinds}, and its content-type says {kind[:100] or 'nothing'}")
 
 
 async def _body(request: Any, options: ServeOptions) -> bytes | memoryview:
@@ -174,7 +176,11 @@ async def _body(request: Any, options: ServeOptions) -> bytes | memoryview:
 async def _status(request: Any, error: Any) -> Any:
     from starlette.responses import Response
 
-    words = {404: f"there is nothing at {request.url.path[:200]}", 405: "this path takes another method"}
+    path = request.url.path
+    nothing = (
+        f"this service was started without {NEEDED[path]}" if path in NEEDED else f"there is nothing at {path[:200]}"
+    )
+    words = {404: nothing, 405: "this path takes another method"}
     return Response(to_json({"error": words[error.status_code]}), error.status_code, error.headers, JSON)
 
 

@@ -27,6 +27,15 @@ ERRORS = {
 }
 
 
+EXAMPLES = {
+    "/encode": '{"vectors": [[0.1, -0.2, …], …]}',
+    "/lookup": '{"items": ["P000017", "P000018"]}',
+    "/prefix": '{"prefix": "<a_12><b_3>", "limit": 20}',
+    "/recommend": '{"histories": [["P000017", "P000018"]], "k": 10}',
+    "/search": '{"queries": ["rain jacket"], "k": 10}',
+}  # for people: a page shows them beside the schemas
+
+
 def _object(required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -131,9 +140,12 @@ def page(api: dict[str, Any]) -> str:
     for path, methods in api["paths"].items():
         for method, facts in methods.items():
             parts.append(f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(facts['summary'])}</p>")
+            if path in EXAMPLES:
+                parts.append(f"<pre>{escape(EXAMPLES[path])}</pre>")
             if "requestBody" in facts:
                 schema = facts["requestBody"]["content"][JSON]["schema"]
-                parts.append(f"<pre>{escape(json.dumps(schema, indent=1))}</pre>")
+                text = escape(json.dumps(schema, indent=1))
+                parts.append(f"<details><summary>Schema of the body ({JSON})</summary><pre>{text}</pre></details>")
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>sidkit</title><style>{STYLE}</style><h1>sidkit serve"
         f"</h1><p>Machines read <a href=openapi.json>openapi.json</a>.</p>{''.join(parts)}</html>"
