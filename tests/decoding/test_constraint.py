@@ -73,7 +73,23 @@ class TestStates:
         assert kept[0].nonzero()[:, 0].tolist() == [10, 11]
         assert (constraint(torch.zeros(1, 0, dtype=torch.long), torch.zeros(1, V))[0] == 0).sum() == len(TEXT)
 
+    def test_what_a_short_row_lacks_is_not_the_last_token_of_the_vocabulary(self):
+        levels = [[8, 9], [4, 5], [6, 7]]  # the last token, 9, is a code of the first level
+        table = SidTable(list("ab"), [[0, 0, 0], [1, 0, 0]], (2, 2, 2))
+        constraint = SidConstraint(Trie.of(table), SidTokens.of((2, 2, 2), levels, end=3))
+        kept = constraint.masked_tail(torch.zeros(1, 10), torch.tensor([[-1, -1, 4]])) == 0
+        assert kept[0].nonzero()[:, 0].tolist() == [3]
 
+
+@pytest.fixture(params=["halving", "key"])
+def search(request, monkeypatch):
+    """Children found as on a CPU and as on a GPU."""
+    from sidkit.decoding.device_trie import DeviceTrie
+
+    monkeypatch.setattr(DeviceTrie, "step", getattr(DeviceTrie, f"_by_{request.param}"))
+
+
+@pytest.mark.usefixtures("search")
 class TestAgainstAWalk:
     @pytest.mark.parametrize("part", [None, "mask", "rows"])
     def test_every_prefix_of_a_catalogue(self, rng, part):
