@@ -263,14 +263,19 @@ class Stages:
         return [[label, round(end - at, 4)] for (label, at), end in zip(self.begun, ends, strict=True)]
 
 
-def others(x: torch.Tensor, found: dict[str, Any], keep: Callable[[str, Any], None]) -> None:
-    """Whole fits and encodings by the recipes that are not one fused kernel: all rows, or a million of them."""
+def others(x: torch.Tensor, found: dict[str, Any], names: list[str], keep: Callable[[str, Any], None]) -> None:
+    """Whole fits and encodings by the recipes that are not one fused kernel: all rows, or a million of them.
+
+    names: of those to time; all, if there are none.
+    """
     five = (1024, 512, 128, 64, 64)
     specs: dict[str, Any] = {name: recipe(name, sizes=five) for name in ("rq-opq", "prq-opq", "res-kmeans-fsq")}
     few: dict[str, Any] = {name: recipe(name, sizes=(256, 256, 256)) for name in ("pq-kmeans", "opq-kmeans")}
     few["rq-gmm"] = sidkit.rq_gmm((256,))
     few["balanced"] = sidkit.Tokenizer((Level(Balanced(256), SUBTRACT),))
     for name, spec in (specs | few).items():
+        if names and name not in names:
+            continue
         some = x if name in specs else x[: 1 << 20]
         start = time.perf_counter()
         spec.fit(DeviceRows(Resident(some)), seed=0).encode(DeviceRows(Resident(some)))  # kernels compiled
@@ -318,6 +323,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iterations", type=int, default=25)
     parser.add_argument("--parts", default="passes,kernels,fit,others,agreement,precision,wide,streamed")
+    parser.add_argument("--recipes", nargs="*", default=[], help="of the part others: those to time")
     parser.add_argument(
         "--embeddings", type=Path, nargs="*", default=[], help="real .npy rows to fit in each precision"
     )
@@ -356,7 +362,7 @@ def main() -> None:
         keep("fit_top5_least_memory", whole_fit(x, SIZES, 5, args.iterations, SPARE))
         keep("fit_top1_least_memory", whole_fit(x, SIZES, 1, args.iterations, SPARE))
     if "others" in parts:
-        others(x, {}, keep)
+        others(x, result.get("others", {}), args.recipes, keep)
     if "agreement" in parts:
         keep("agreement", agreement(x, SIZES))
     if "precision" in parts:

@@ -166,8 +166,9 @@ def test_tokens_of_gpu_and_cpu_agree(name, X):
 
 
 @kernels_run
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("d", [8, 40])  # sums as one product, or sorted
-def test_a_pass_over_turned_codewords_adds_up_turned_rows(d):
+def test_a_pass_over_turned_codewords_adds_up_turned_rows(d, dtype):
     from sidkit.engine.cuda.turned import turned_sums
     from sidkit.stages.product import FittedProduct, blocks
 
@@ -179,7 +180,7 @@ def test_a_pass_over_turned_codewords_adds_up_turned_rows(d):
     books = tuple(((x[i * 4 : i * 4 + 4] - mean) @ turn.T)[:, block] for i, block in enumerate(cut))
     product = FittedProduct(books, turn, mean)
     codes = product.tokens(x, np.zeros((90, 0), np.int32))
-    for m, (mass, total) in enumerate(turned_sums(torch.from_numpy(x).to(DEVICE), books, cut, turn, mean)):
+    for m, (mass, total) in enumerate(turned_sums(torch.from_numpy(x).to(DEVICE, dtype), books, cut, turn, mean)):
         picked = np.eye(4)[codes[:, m]]
         assert np.array_equal(mass.cpu().numpy(), picked.sum(0))
         np.testing.assert_allclose(total.cpu().numpy(), picked.T @ (x - mean), rtol=2e-3, atol=2.0)

@@ -28,6 +28,7 @@ from .seam import Carrier, HasStages, Sums, choose, leading_steps, order_of
 __all__ = ["DeviceRows", "Resident", "Streamed", "fused", "on_device", "spare_memory"]
 
 SPARE = 1100 << 20  # bytes of device memory for the rows of one pass, at least
+ONCE = 4 * SPARE  # at most, where rows are carried for one use
 SHARE = 4  # the part of the memory that is free for them: 1 / SHARE
 
 
@@ -69,17 +70,32 @@ class DeviceRows:
     def reduce(self, f: Callable[[Any, Any], Sums], precision: str = "fp32") -> Sums:
         """The sum over chunks of f(x, codes), as arrays on the host.
 
-        precision is what f needs at least: with "fp16" or "bf16", rows of length one are rounded to 16 bits for it.
+        precision is what f needs at least: with "fp16" or "bf16", rows of length one are rounded to 16 bits for it;
+        with "half", rows of any length that is neither tiny nor huge.
         """
-        coarse = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision) if self._plan.unit else None
+        return tuple(a.cpu().numpy() for a in self.reduce_there(f, precision))
+
+    def reduce_there(self, f: Callable[[Any, Any], Sums], precision: str = "fp32") -> Sums:
+        """`reduce`, its result on the device."""
+        halves = {"fp16": torch.float16, "bf16": torch.bfloat16}
+        coarse = halves.get(precision) if self._plan.unit else None
+        if precision == "half":
+            coarse = torch.float16 if self._suits_half else None
         if precision != "fp32":
-            self.scored_in.add(precision if coarse else "tf32")
+            kinds: dict[Any, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+            self.scored_in.add(kinds.get(coarse, "tf32"))
         total: list[Tensor] = []
         for x, codes in self._chunks(coarse or torch.float32):
             part = [torch.as_tensor(a).to(self.source.device) for a in f(x, codes)]
             total = [a + b for a, b in zip(total, part, strict=True)] if total else part
             self.progress.advance(len(x))
-        return tuple(a.cpu().numpy() for a in total)
+        return tuple(total)
+
+    @cached_property
+    def _suits_half(self) -> bool:
+        """Whether float16 has the range for these rows: what it rounds to zero is nothing beside their largest."""
+        peaks = [torch.linalg.vector_norm(x, float("inf")) for x, _ in self._chunks(torch.float32, keep=False)]
+        return bool(peaks) and 2.0**-6 <= float(torch.stack(peaks).max()) <= 2.0**14
 
     def map(self, stage: Carrier) -> DeviceRows:
         if isinstance(stage, HasStages):  # one by one: each level's pass rebuilds its rows in one kernel
@@ -131,7 +147,8 @@ class DeviceRows:
             numbers, keys[:, i] = np.divmod(numbers, widths[i])
         return keys, counts, order
 
-    def gathered(self, numbers: Tensor) -> Tensor:
+    def gathered(self, numbers: Tensor | NDArray[np.int64]) -> Tensor:
+        numbers = torch.as_tensor(numbers).to(self.source.device)
         codes = self._codes[:, numbers].contiguous()
         raw = self.source.x[numbers] if isinstance(self.source, Resident) else self.source.take(numbers.cpu().numpy())
         return self._carried(raw, codes, 0, torch.float32)
@@ -177,8 +194,9 @@ class DeviceRows:
         codes = self._codes
         wide = d * (self.source.overhead + (8 if dtype == torch.float32 else 2))
         fits = self.spare // wide >= n
-        whole = dtype != torch.float32 and self.source.overhead == 0
-        size = max(1, (self.spare if whole else min(self.spare, SPARE)) // wide)
+        resident = self.source.overhead == 0  # rows that are copied meanwhile come in small shares
+        most = SPARE if not resident or (dtype == torch.float32 and keep) else ONCE if not keep else self.spare
+        size = max(1, min(self.spare, most) // wide)
         size = -(-n // -(-n // size))  # even shares
         if dtype not in self._filled:
             held = n if fits and keep else size

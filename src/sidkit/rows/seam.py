@@ -28,6 +28,7 @@ __all__ = [
     "HasStages",
     "HasTaken",
     "MakesRows",
+    "ReducesThere",
     "Rows",
     "Sums",
     "Taken",
@@ -126,6 +127,14 @@ class MakesRows(Protocol):
 
     def rows_of(self, x: NDArray[Any]) -> Rows:
         """The rows of a matrix (n, d), where these rows live."""
+
+
+@runtime_checkable
+class ReducesThere(Protocol):
+    """Rows of a device that can leave sums there."""
+
+    def reduce_there(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
+        """As `Rows.reduce`, its arrays on the device."""
 
 
 def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:

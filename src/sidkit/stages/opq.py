@@ -65,6 +65,11 @@ class OPQ:
         return self.first + self.alternations * self.steps
 
     @property
+    def precision(self) -> str:
+        """What a GPU may give the passes of a fit: float16 rows, where these suit."""
+        return "half"
+
+    @property
     def state(self) -> type[FittedProduct]:
         return FittedProduct
 
@@ -138,7 +143,8 @@ def _lost(clusters: FittedProduct, x: Array, sums: Sequence[tuple[Any, Any]]) ->
     """
     xp, total = namespace(x), sums[0][1]
     mean, turn = (like(np.asarray(part), total) for part in (clusters.mean, clusters.rotation))
-    lost = xp.vdot(x.reshape(-1), x.reshape(-1)) - (2 * total.sum(axis=0) + len(x) * mean) @ mean
+    square = xp.vdot(x.reshape(-1), x.reshape(-1)) if xp is np else xp.linalg.vector_norm(x, dtype=xp.float32) ** 2
+    lost = square - (2 * total.sum(axis=0) + len(x) * mean) @ mean
     for book, block, (mass, part) in zip(clusters.books, blocks(len(turn), len(sums)), sums, strict=True):
         codewords = like(book, total)
         lost = lost + mass @ squared_length(codewords)[:, 0] - 2 * ((part @ turn[block].T) * codewords).sum()

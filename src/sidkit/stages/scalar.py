@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NoReturn
@@ -15,8 +15,9 @@ from ..engine.arrays import like, namespace
 from ..errors import SpecError, need
 from ..files.folder import require_array
 from ..geometry import Array, unit
+from ..rows.groups import GathersRows
 from ..rows.local import LocalRows
-from ..rows.seam import MakesRows, Rows
+from ..rows.seam import Rows, choose, order_of
 from ..rows.sources import ArraySource
 from .stage import FitContext
 
@@ -147,18 +148,17 @@ class FSQ:
         start, bias = self._start(x, np.random.default_rng(run.seed_of(rows.width)))
         bits = np.concatenate([x @ start + bias > 0, np.ones((len(x), 1))], axis=1)
         decoder = np.linalg.lstsq(bits, x, rcond=None)[0]
-        rows = self._drawn(rows, run)
-        one = next(iter(rows.batches(1, (0,))))
-        where = "cpu" if isinstance(one, np.ndarray) else one.device
+        batches, n, where = self._batches(rows, run)
         W, V, c = (tensor(a, requires_grad=True, device=where) for a in (start, decoder[:-1], decoder[-1]))
         b = tensor(bias, requires_grad=self.use_bias, device=where)
         trained = [W, V, c, *([b] if self.use_bias else [])]
-        optimiser = torch.optim.AdamW(trained, lr=self.learning_rate, weight_decay=self.weight_decay)
+        fused = torch.device(where).type == "cuda"  # one kernel for all weights
+        optimiser = torch.optim.AdamW(trained, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused)
         lowest, best = np.inf, (start, bias)
         for epoch in range(self.epochs + 1):
             sums = torch.zeros((), dtype=torch.float64, device=where)
             before = W.detach().cpu().numpy().copy(), b.detach().cpu().numpy().copy()
-            for batch in rows.batches(self.batch, (*run.seed_of(rows.width), epoch)):
+            for batch in batches(epoch):
                 part = tensor(np.asarray(batch)) if isinstance(batch, np.ndarray) else batch.float()
                 part = torch.nn.functional.normalize(part) if self.normalize else part
                 soft = torch.sigmoid(part @ W + b)
@@ -172,15 +172,23 @@ class FSQ:
             total = float(sums)
             if total < lowest:
                 lowest, best = total, before
-            run.progress.note(f"after {epoch} of {self.epochs} epochs, loss {total / rows.shape[0]:.6f}")
+            run.progress.note(f"after {epoch} of {self.epochs} epochs, loss {total / n:.6f}")
         return best
 
-    def _drawn(self, rows: Rows, run: FitContext) -> Rows:
-        """The rows to train on, in memory where they are fewer than all."""
-        if rows.shape[0] <= LEARNED:
-            return rows
-        x = rows.sample(LEARNED, (*run.seed_of(rows.width), 1))
-        return rows.rows_of(x) if isinstance(rows, MakesRows) else LocalRows(ArraySource(x))
+    def _batches(self, rows: Rows, run: FitContext) -> tuple[Callable[[int], Iterator[Array]], int, Any]:
+        """The shuffled batches of an epoch, as a function; the rows of an epoch; and the device they are on."""
+        seed, n = run.seed_of(rows.width), min(rows.shape[0], LEARNED)
+        drawn = choose(rows.shape[0], n, (*seed, 1)) if n < rows.shape[0] else np.arange(n)
+        if isinstance(rows, GathersRows):
+            x = rows.gathered(drawn)
+
+            def there(epoch: int) -> Iterator[Array]:
+                order = like(order_of(n, (*seed, epoch)), x.new_empty(0).long())
+                return (x[part] for part in order.split(self.batch))
+
+            return there, n, x.device
+        chosen = LocalRows(ArraySource(rows.take(drawn))) if n < rows.shape[0] else rows
+        return lambda epoch: chosen.batches(self.batch, (*seed, epoch)), n, "cpu"
 
     def _start(self, x: NDArray[np.float64], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """ITQ directions, scaled so that typical projections are of the order of one; random ones beyond d."""

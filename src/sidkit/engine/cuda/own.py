@@ -36,7 +36,8 @@ def nearest_of_table(x: Tensor, table: Tensor, half: Tensor, first: Tensor, coun
     if n:
         padded = power_above(d)
         kernels_own.own_kernel[(ceil_div(n, RUN),)](
-            x.float().contiguous(), first.contiguous(), count.to(torch.int32).contiguous(), table, half, code, n,
+            x.float().contiguous(), first.argsort(), first.contiguous(), count.to(torch.int32).contiguous(),
+            table, half, code, n,
             d, padded, max(2, min(32, 2048 // padded)), RUN, num_warps=4,
         )  # fmt: skip
     return code

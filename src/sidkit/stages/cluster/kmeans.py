@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine import engine_of
-from ...engine.arrays import like
+from ...engine.arrays import like, namespace
 from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array
@@ -28,7 +28,7 @@ Metric = Literal["cosine", "euclidean"]
 class Centroids:
     """K centroids and the metric by which rows are compared with them."""
 
-    centroids: NDArray[Any]  # (K, d)
+    centroids: NDArray[Any]  # (K, d); between the passes of a fit on a GPU, a tensor there
     metric: Metric
     bonus: NDArray[Any] | None = None  # (K,) added to euclidean scores
     _books: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -106,6 +106,10 @@ class KMeans:
             raise SpecError(f"iterations cannot be negative ({self.iterations})")
 
     @property
+    def stays_on_device(self) -> bool:
+        return self.empty == "keep"
+
+    @property
     def state(self) -> type[Centroids]:
         return Centroids
 
@@ -135,10 +139,13 @@ class KMeans:
         return Centroids(_split(means, np.asarray(sums[0])) if self.empty == "split" else means, self.metric)
 
     def settled(self, before: Centroids, after: Centroids) -> bool:
-        return np.array_equal(before.centroids, after.centroids)
+        if isinstance(after.centroids, np.ndarray):
+            return np.array_equal(before.centroids, after.centroids)
+        return bool((like(before.centroids, after.centroids) == after.centroids).all())
 
     def finish(self, clusters: Centroids, dtype: Any) -> Centroids:
-        return Centroids(clusters.centroids.astype(dtype), self.metric)
+        here = clusters.centroids if isinstance(clusters.centroids, np.ndarray) else clusters.centroids.cpu().numpy()
+        return Centroids(here.astype(dtype), self.metric)
 
 
 def check_size(size: int) -> None:
@@ -148,7 +155,14 @@ def check_size(size: int) -> None:
 
 
 def means_of(mass: Any, total: Any, before: NDArray[Any]) -> NDArray[np.float64]:
-    """The weighted means total (K, d) / mass (K,); a centroid without mass stays as it was before."""
+    """The weighted means total (K, d) / mass (K,); a centroid without mass stays as it was before.
+
+    Of tensors, a tensor where they are.
+    """
+    if not isinstance(mass, np.ndarray):
+        xp, mass = namespace(mass), mass[:, None]
+        means: NDArray[np.float64] = xp.where(mass > 0, total / xp.where(mass > 0, mass, 1.0), like(before, total))
+        return means
     mass, total = np.asarray(mass)[:, None], np.asarray(total)
     return np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), before)
 

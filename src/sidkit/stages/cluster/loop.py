@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...geometry import Array
-from ...rows.seam import Rows, Sums
+from ...rows.seam import ReducesThere, Rows, Sums
 from ..stage import FitContext
 
 __all__ = ["Carries", "Cluster", "Clusterer", "Clusters", "HasCosts", "refine"]
@@ -110,17 +110,27 @@ class HasPrecision(Protocol):
     def precision(self) -> str: ...
 
 
+@runtime_checkable
+class StaysOnDevice(Protocol):
+    """A clusterer whose clusters, between passes, can be tensors of the device that has the rows."""
+
+    @property
+    def stays_on_device(self) -> bool: ...
+
+
 def refine(cluster: Clusterer[C], rows: Rows, run: FitContext) -> C:
     """Fit a clusterer to rows: `iterations` passes, fewer only if another would change nothing."""
     n, level = rows.shape[0], rows.width
     size = cluster.size if isinstance(cluster, HasSize) else 1
     precision = cluster.precision if isinstance(cluster, HasPrecision) else "fp32"
     rows.prepare(float(n) * rows.shape[1] * size * cluster.iterations)
+    stays = isinstance(rows, ReducesThere) and isinstance(cluster, StaysOnDevice) and cluster.stays_on_device
+    reduce = rows.reduce_there if stays and isinstance(rows, ReducesThere) else rows.reduce
     first, clusters = _resumed(cluster, run, level) or (0, cluster.start(rows, run))
     run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
     for done in range(first, cluster.iterations):
         with _resuming(run, _key(cluster, level), done == first):
-            sums = rows.reduce(partial(cluster.statistics, clusters), precision)
+            sums = reduce(partial(cluster.statistics, clusters), precision)
             before, clusters = clusters, cluster.update(clusters, sums)
         run.progress.note(f"pass {done + 1}, objective {float(sums[-1][0]) / n:.5f}")
         if cluster.settled(before, clusters):
@@ -140,6 +150,7 @@ def unpacked(clusters: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         value = getattr(clusters, part.name)
         if part.name.startswith("_") or value is None:
             continue
+        value = value.cpu().numpy() if hasattr(value, "cpu") else value
         if isinstance(value, np.ndarray):
             arrays[part.name] = value
         elif isinstance(value, tuple):

@@ -49,10 +49,7 @@ def all_rows(rows: Rows, device: Any) -> Tensor:
     x = torch.empty(n, d, device=device)
     for start in range(0, n, FETCHED):
         numbers = np.arange(start, min(start + FETCHED, n))
-        if isinstance(rows, GathersRows):
-            part = rows.gathered(torch.from_numpy(numbers).to(device))
-        else:
-            part = as_rows(rows.take(numbers), device)
+        part = rows.gathered(numbers) if isinstance(rows, GathersRows) else as_rows(rows.take(numbers), device)
         x[start : start + len(part)] = part
     return x
 

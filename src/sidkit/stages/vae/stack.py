@@ -111,7 +111,8 @@ class RunStack:
 
     def _recorded(self, size: int) -> Callable[[], None]:
         if not self.terms:  # the first step makes room for the sums
-            self.terms = ("loss", *self.network.loss(self.feed.read(self.at, size)).terms)
+            with torch.no_grad():
+                self.terms = ("loss", *self.network.loss(self.feed.read(self.at, size)).terms)
             self.sums = self.sums.new_zeros(len(self.terms), self.runs)
         state = [self.data, self.first, self.second, self.step, self.at, self.sums, *self.used]
         return recorded(lambda: self.take_step(size), state, self.device)

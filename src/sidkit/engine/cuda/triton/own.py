@@ -10,11 +10,12 @@ import triton.language as tl
 
 @triton.jit
 def own_kernel(
-    x, first, count, table, half, code, n,
+    x, order, first, count, table, half, code, n,
     D: tl.constexpr, DP: tl.constexpr, SLOTS: tl.constexpr, RUN: tl.constexpr,
 ):  # fmt: skip
     """The nearest of the centroids first .. first + count - 1 of every row, by the score x.c - |c|^2 / 2 in float64.
 
+    order: (n,) int64, rows of the same parent side by side, so that their centroids are read from the cache.
     x: (n, D) float32; table: (M, D) float32; half: (M,) float64, |c|^2 / 2; code: (n,) int32. A program does RUN rows.
     """
     dim = tl.arange(0, DP)
@@ -22,8 +23,8 @@ def own_kernel(
     slot = tl.arange(0, SLOTS)
     begin = tl.program_id(0).to(tl.int64) * RUN
     for i in range(RUN):
-        row = begin + i
-        if row < n:
+        if begin + i < n:
+            row = tl.load(order + begin + i)
             start = tl.load(first + row)
             size = tl.load(count + row)
             xr = tl.load(x + row * D + dim, mask=inside, other=0.0).to(tl.float64)
