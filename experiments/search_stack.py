@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -133,7 +134,7 @@ class Stack:
             )
             optimiser = torch.optim.AdamW(
                 list(self.weights.values()), self.plan.learning_rate, weight_decay=self.plan.weight_decay,
-                fused="cuda" in self.device,
+                foreach=True,
             )  # fmt: skip
             step, began = 0, time.monotonic()
             for number_of_epoch in range(self.plan.epochs[number]):
@@ -169,9 +170,8 @@ class Stack:
         )(named, *given)  # fmt: skip
         for weight, grad in zip(self.weights.values(), torch.autograd.grad(values.sum(), leaves), strict=True):
             if weight.grad is None:
-                weight.grad = grad.to(weight.dtype)
-            else:
-                weight.grad.copy_(grad)
+                weight.grad = torch.empty_like(weight)  # laid out as the optimiser wants it
+            weight.grad.copy_(grad)
         return values.detach()
 
     def _replayed(self, *given: Tensor) -> Tensor:
@@ -269,9 +269,16 @@ def run_stack(
             "plan": asdict(plans[run]) | {"templates": Path(plan.templates).name},
             "seconds": {"train": round(seconds, 1), "answer": round(time.monotonic() - began, 1)},
             "stack": len(keys),
+            "command": command(shops, out),
         }
         figures = figures_of(ranks, one)
         append(out / "runs.jsonl", facts_of(key, setting.size, made, device) | facts | {"figures": figures})
+
+
+def command(shops: Path, out: Path) -> str:
+    """What was typed, with the names of folders that the documents use."""
+    names = {str(shops): "SHOPS", str(out): "OUT"}
+    return " ".join(["python experiments/search_stack.py", *(names.get(word, word) for word in sys.argv[1:])])
 
 
 def _all_data(shops: Path, out: Path, dataset: str, all_made: list[Made]) -> list[SearchData]:

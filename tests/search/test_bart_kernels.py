@@ -30,13 +30,13 @@ def leaf(*shape):
     return torch.randn(*shape, device=DEVICE, requires_grad=True)
 
 
-def both(ours, theirs, grad, leaves):
+def both(ours, theirs, grad, leaves, close=CLOSE):
     """What the kernels give in their precision and what plain torch gives in float32: the value and all gradients."""
     near = [one.detach().to(DTYPE).requires_grad_() for one in leaves]
     value, plain = ours(*near), theirs(*leaves)
     mine = [value, *torch.autograd.grad(value, near, grad.to(DTYPE))]
     for a, b in zip(mine, [plain, *torch.autograd.grad(plain, leaves, grad)], strict=True):
-        torch.testing.assert_close(a.float(), b, rtol=CLOSE, atol=CLOSE * max(1.0, b.detach().abs().max().item()))
+        torch.testing.assert_close(a.float(), b, rtol=close, atol=close * max(1.0, b.detach().abs().max().item()))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -133,7 +133,8 @@ def test_a_history_through_the_query_former():
             dict(zip(names, values, strict=True)), HEADS, History(vectors, starts, 20), Dropout(), blocks
         )
 
-    both(through(FUSED), through(PLAIN), grad, given)
+    # bfloat16 in plain torch is up to 4 % away too: the gradients of the hidden layer cancel
+    both(through(FUSED), through(PLAIN), grad, given, 8e-2 if ON_GPU else CLOSE)
 
 
 @pytest.mark.gpu
@@ -151,6 +152,7 @@ def test_a_recorded_step_is_the_step_and_drops_other_numbers_for_another_seed():
     examples = TokenExamples(Ragged.of(texts), Ragged.of([rng.integers(5, 90, 4) for _ in texts]))
     torch.manual_seed(0)
     state = from_state(build_bart(shape, 96, {"pad": 1, "bos": 0, "eos": 2}).state_dict(), shape)
+    state = {name: value if "norm" in name else 10 * value for name, value in state.items()}  # so that dropout matters
 
     def gradients(rate, records):
         weights = {name: value.to(DEVICE).requires_grad_() for name, value in state.items()}
@@ -173,6 +175,7 @@ def test_a_recorded_step_is_the_step_and_drops_other_numbers_for_another_seed():
                 for name, grad in grads.items():
                     most = others[name].abs().max().item()
                     torch.testing.assert_close(grad, others[name], rtol=CLOSE, atol=CLOSE * most)
-        assert values[3] == pytest.approx(values[0], rel=1e-3)
-        again = float(recorded(batch_of(examples, np.arange(16), 2, 1, DEVICE), 6))
-        assert (again != pytest.approx(values[0], rel=1e-4)) == bool(rate)
+        assert values[3] == pytest.approx(values[0], rel=1e-4)
+        again = [float(recorded(batch_of(examples, np.arange(16), 2, 1, DEVICE), seed)) for seed in (6, 7, 8)]
+        print(rate, values, again)
+        assert len({round(value, 4) for value in (values[0], *again)}) == (4 if rate else 1)

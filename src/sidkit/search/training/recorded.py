@@ -58,10 +58,13 @@ class Gradients:
         value = loss(named, self.heads, *batch, Dropout(self.rate, self.seed), self.blocks)
         found = torch.autograd.grad(value, leaves, allow_unused=True)
         for weight, grad in zip(self.weights.values(), found, strict=True):
-            if grad is None or weight.grad is None or not self.records:
-                weight.grad = None if grad is None else grad.to(weight.dtype)  # None: not used by this stage
+            if grad is None:  # not used by this stage
+                weight.grad = None
+            elif weight.is_cuda:  # always to the same place, laid out as a fused optimiser wants it
+                weight.grad = torch.empty_like(weight) if weight.grad is None else weight.grad
+                weight.grad.copy_(grad)
             else:
-                weight.grad.copy_(grad)  # where a graph left it
+                weight.grad = grad
         return value.detach()
 
     def _recorded(self, batch: PackedBatch, shape: tuple[int, ...]) -> tuple[list[Tensor], Any, Tensor]:
