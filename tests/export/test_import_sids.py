@@ -235,7 +235,7 @@ def test_the_command_judges_and_writes(tmp_path):
     assert pairs(SidTable.from_parquet(tmp_path / "theirs.parquet")) == pairs(sids)
     facts = json.loads(sidkit(*words, "--sizes", "32-8-4", "--json", cwd=tmp_path))
     assert (facts["items"], facts["sizes"]) == (500, [32, 8, 4])
-    assert facts["notes"] == []
+    assert facts["notes"] == ["items have the numbers of the file; --ids out/item_ids.parquet gives them their ids"]
     assert "verdict" in facts
     assert "verdict" in json.loads(sidkit("report", "theirs.parquet", "--json", cwd=tmp_path))
 

@@ -49,8 +49,11 @@ def import_(
     require_file(output, ids, endings=TABLES, force=force)
     how = Foreign(levels, read_sizes(sizes), first)
     table = target.read(file, how)
+    beside = (file if file.is_dir() else file.parent) / "item_ids.parquet"
     if ids is not None:
         table = named_ids(table, ids)
+    elif beside.is_file():
+        how.notes.append(f"items have the numbers of the file; --ids {beside} gives them their ids")
     facts = gather(table).facts
     table.to_file(output)
     if as_json:

@@ -63,7 +63,7 @@ class Foreign:
         if sizes is None:
             sizes = tuple(int(size) + 1 for size in codes.max(axis=0))
             self.notes.append(
-                f"the file does not tell codebook sizes; {'-'.join(map(str, sizes))} are the largest codes (--sizes)"
+                f"the file does not tell codebook sizes; {'-'.join(map(str, sizes))} hold its largest codes (--sizes)"
             )
         if len(sizes) != codes.shape[1]:
             raise InputError(f"{len(sizes)} sizes do not fit SIDs of {codes.shape[1]} levels")
