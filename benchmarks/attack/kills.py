@@ -52,7 +52,8 @@ from importlib import import_module
 import sidkit.report.centroids
 sidkit.report.centroids.MOST = 60  # points of a map, which takes seconds for more
 for name in ("tokenizer.recipes", "retriever.trainer", "search.training.loop", "embed.job", "report.page", "export.job",
-             "publish.registry", "search.simulate.make", "demo.build", "search.align.job"):
+             "publish.registry", "search.simulate.make", "demo.build", "search.align.job",
+             "search.evaluate.evaluation"):
     import_module("sidkit." + name)
 for name in ("transformers.models.t5.modeling_t5", "transformers.models.bart.modeling_bart", "transformers.generation",
              "torch._dynamo", "torch.optim", "pydantic", "rich.console", "typer.rich_utils", "pyarrow.dataset",

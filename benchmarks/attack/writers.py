@@ -93,6 +93,10 @@ WRITERS = {
     "search-read": Writer("search read log --items in/shop{v}/items.parquet --log in/shop{v}/log.parquet -o out/again"),
     "search-clicks": Writer("search read clicks --items in/shop{v}/items.parquet --clicks in/shop{v}/click.parquet "
                             "-o out/clicked"),
+    "search-judgements": Writer("search read judgements --items in/shop{v}/items.parquet --judgements "
+                                "in/shop{v}/click.parquet -o out/judged"),
+    "search-kuaisearch": Writer("search read kuaisearch in/kuaisearch{v} -o out/kuaisearch", "--resume"),
+    "search-evaluate": Writer("search evaluate in/search in/searched{v} -o out/ranks.parquet"),
     "demo": Writer("demo -o out/demo --items 300 --seed {v}"),
 }  # fmt: skip
 
@@ -123,12 +127,16 @@ def prepare(folder: Path, run: Callable[[str], Any]) -> None:
         run(f"publish init in/registry{seed}.db --tokenizer in/tok{seed}")
         run(f"publish append in/registry{seed}.db in/sids{seed}.parquet")
         run(f"search simulate -o in/shop{seed} --items 200 --rows 80 --users 9 --seed {seed + 5}")
+        run(f"search simulate -o in/searched{seed} --items 200 --rows {80 + 40 * seed} --users 9 --seed 5")
+        run(f"search simulate -o in/kuaisearch{seed} --items 200 --rows 60 --users 9 --seed {seed} --layout kuaisearch")
     run("train in/sids0.parquet in/sequences.parquet -o in/run --preset tiny --epochs 1 --beams 4")
     run("embed in/shop0/items.parquet --text text --model tfidf --dimensions 8 -o in/shop-emb.parquet")
     run("embed in/shop0/queries.parquet --text query --encoder in/shop-emb.encoder -o in/query-emb.parquet")
     run("fit in/shop-emb.parquet -o in/shop-tok --sizes 4-4 --bad-rows drop --iterations 2")
     for name in ("shop", "query"):
         run(f"encode in/shop-tok in/{name}-emb.parquet -o in/{name}-sids.parquet --bad-rows drop")
+    run("search train in/shop0 in/shop-sids.parquet in/query-sids.parquet -o in/search --preset tiny --epochs 1,1,1 "
+        "--words 300 --beams 4 --longest 48")  # fmt: skip
 
 
 def _public(inputs: Path) -> None:
