@@ -35,12 +35,16 @@ from sidkit.data.sequences import Sequences, read_sequences
 from sidkit.measure.ranking import CUTS, mean_figures
 from sidkit.retriever.data import examples
 from sidkit.retriever.fused import fitted, held_out_candidates
-from sidkit.retriever.fusion import OFF, Fusion, fused_scores, target_ranks
+from sidkit.retriever.fusion import OFF, Fusion, FusionWeights, fused_scores, target_ranks
 from sidkit.retriever.model import Shape
 from sidkit.retriever.plan import PLANS, Plan, changed
 from sidkit.retriever.retriever import Retriever
 from sidkit.retriever.runs import Outcome, TrainingRun
 from sidkit.retriever.training import train_stack
+
+EXAMPLES = {"lastfm": 49281, "beauty": 131413, "toys": 109361, "sports": 189543, "clothing": 160516}  # of training
+SHARE, LEAST = 0.9, 8  # of the time left, that training may take; epochs that are trained in any case
+LISTS = {"alone": "", "again": ", the history allowed", "fused": ", fused"}
 
 
 def plan_for(name: str, options: argparse.Namespace) -> Plan:
@@ -67,9 +71,15 @@ def say(outcome: Outcome) -> None:
     )
 
 
+def alone(fusion: Fusion) -> FusionWeights:
+    """The model alone, with or without the items of the history, as validation decides."""
+    facts = fusion.facts
+    return FusionWeights(repeats=facts["model_ndcg@10"] >= facts["model_without_history_ndcg@10"])
+
+
 def test_ranks(retriever: Retriever, fusion: Fusion, sequences: Sequences) -> dict[str, np.ndarray]:
     """(users,) by list, the ranks of the test items; candidates are found once."""
-    lists = {"alone": OFF, "fused": fusion.weights}
+    lists = {"alone": alone(fusion), "again": OFF, "fused": fusion.weights}
     ranks = {name: np.zeros(len(examples(sequences, "test")), np.int64) for name in lists}
     for users, target, candidates in held_out_candidates(retriever, fusion.tables, sequences, "test"):
         for name, weights in lists.items():
@@ -97,10 +107,15 @@ def lines_of(outcome: Outcome, sequences: Sequences, plan: Plan, device: str) ->
         "seconds": {"training": round(outcome.seconds, 1), "fusion": round(time.monotonic() - began, 1)},
     }
     found = {}
+    valid = fusion.facts
+    repeats = {"alone": alone(fusion).repeats, "again": True, "fused": fusion.weights.repeats}
+    figures = {
+        "alone": max(valid["model_ndcg@10"], valid["model_without_history_ndcg@10"]),
+        "again": valid["model_ndcg@10"],
+        "fused": valid["fused_ndcg@10"] if fusion.weights.is_on else valid["model_ndcg@10"],
+    }
     for name, ranks in test_ranks(retriever, fusion, sequences).items():
-        is_fused = name == "fused" and fusion.weights.is_on
-        value = fusion.facts["fused_ndcg@10" if is_fused else "model_ndcg@10"]
-        chosen = {"validation": {"ndcg@10": value}, "repeats": fusion.weights.repeats if is_fused else True}
+        chosen = {"validation": {"ndcg@10": figures[name]}, "repeats": repeats[name]}
         found[name] = facts | chosen | {"test": mean_figures(ranks), "users": len(ranks), "ranks": pack(ranks)}
     return found
 
@@ -124,7 +139,7 @@ def judge(
         f"--plans {name} --seeds {run.seed}{extra}"
     )
     for which, facts in lines_of(outcome, sequences, plan, device).items():
-        method = "small " * options.small + name + ", fused" * (which == "fused")
+        method = "small " * options.small + name + LISTS[which]
         line = keys_of(options, dataset, plan, run.name, run.seed) | {"method": method} | facts | made(command)
         append_line(options.output, line)
         print(f"{dataset} {run.name} seed {run.seed} {method}: NDCG@10 {facts['test']['ndcg@10']:.4f}", flush=True)
@@ -139,6 +154,7 @@ class Models:
         spawn = multiprocessing.get_context("spawn")  # a process that has used a GPU cannot be forked
         self.pool = ProcessPoolExecutor(options.workers, mp_context=spawn) if options.workers else None
         self.judged: list[Future] = []
+        self.rate = options.rate
 
     def missing(self, dataset: str, plan: Plan) -> Iterator[TrainingRun]:
         """The runs whose lines are not there."""
@@ -146,17 +162,33 @@ class Models:
         for seed in map(int, self.options.seeds.split(",")):
             for tokenizer in self.options.tokenizers.split(","):
                 keys = keys_of(self.options, dataset, plan, tokenizer, seed)
-                if not any(all(line[key] == value for key, value in keys.items()) for line in lines):
+                if not any(self.is_same(line, keys) for line in lines):
                     codes = np.load(self.options.codes / dataset / f"{tokenizer}-{seed}.npy").astype(np.int64)
                     yield TrainingRun(tokenizer, SidTable(np.arange(len(codes)), codes, SIZES), seed)
 
-    def train(self, dataset: str, name: str) -> None:
+    def is_same(self, line: dict, keys: dict) -> bool:
+        """Whether a line has these keys; where time decides on the epochs, with any number of them."""
+        free = {"epochs": 0, "patience": 0} if self.options.rate else {}
+        plans = [one["setting"]["plan"] | free for one in (line, keys)]
+        return plans[0] == plans[1] and all(
+            line[key] == value if key != "setting" else line[key] | {"plan": 0} == value | {"plan": 0}
+            for key, value in keys.items()
+        )
+
+    def train(self, dataset: str, name: str, rest: tuple[str, ...] = ()) -> None:
+        """rest: datasets that are trained after it."""
         plan = plan_for(name, self.options)
         runs = list(self.missing(dataset, plan))
         if not runs:
             return
         sequences = read_sequences(self.options.codes / dataset / "sequences.parquet", runs[0].table.ids)
         sequences = some_users(sequences, self.options.users)
+        if self.options.rate and self.deadline:
+            fitting = self.epochs_in_time(dataset, rest, len(runs))
+            plan = replace(plan, epochs=min(plan.epochs, max(fitting, LEAST)))
+            plan = replace(plan, patience=plan.epochs)
+            print(f"{dataset}: {plan.epochs} epochs, {fitting} would fit at {self.rate:,.0f} examples/s", flush=True)
+        began = time.monotonic()
         given = (runs, sequences, plan, self.device, len(runs))
         for outcome in train_stack(*given, report=say, deadline=self.deadline):
             if outcome.finished:
@@ -167,6 +199,12 @@ class Models:
                     judge(*work)
                 else:
                     self.judged.append(self.pool.submit(judge, *work))
+                self.rate = EXAMPLES[dataset] * outcome.epoch * len(runs) / (time.monotonic() - began)
+
+    def epochs_in_time(self, dataset: str, rest: tuple[str, ...], runs: int) -> int:
+        """How many epochs of this and all later datasets fit before the deadline, at the rate so far."""
+        left = (self.deadline or 0.0) - time.monotonic()
+        return int(SHARE * left * self.rate / (runs * sum(EXAMPLES[one] for one in (dataset, *rest))))
 
     def wait(self) -> None:
         for one in self.judged:
@@ -186,6 +224,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="instead of the plan's")
     parser.add_argument("--patience", type=int, help="likewise")
     parser.add_argument("--history", type=int, help="likewise")
+    parser.add_argument(
+        "--rate", type=float, default=0.0, help="examples a second, as a guess: as many epochs as fit in --minutes"
+    )
     parser.add_argument("--users", type=int, default=0, help="only the first so many sequences")
     parser.add_argument("--plan-file", type=Path, help="JSON of the plan to train with, of tiger_search.py --best")
     parser.add_argument("--workers", type=int, default=0, help="processes that fuse and test")
@@ -198,9 +239,10 @@ def main() -> None:
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     models = Models(options, find_device("auto"))
-    for dataset in options.datasets.split(","):
+    datasets = options.datasets.split(",")
+    for place, dataset in enumerate(datasets):
         for name in options.plans.split(","):
-            models.train(dataset, name)
+            models.train(dataset, name, tuple(datasets[place + 1 :]))
     models.wait()
 
 

@@ -71,6 +71,11 @@ CHANGES: tuple[dict, ...] = (  # one field each, most telling first
     {"warmup": 2000},
     {"d_model": 64},
 )
+JOINED: tuple[dict, ...] = (  # of what helped in the first trainings, several at once; run by name (--only)
+    {"dropout": 0.1, "learning_rate": 2e-3},
+    {"dropout": 0.1, "learning_rate": 2e-3, "crop": 0.0, "smoothing": 0.0},
+    {"dropout": 0.1, "learning_rate": 3e-3},
+)
 SHAPE = ("dropout", "layers", "d_model")  # fields of the model; the others are of the plan
 SMALL = {"layers": 1, "d_model": 64, "d_ff": 128, "heads": 2, "d_kv": 32}
 NO_PRESET = ("swap",)  # needs further SIDs of the items, which a preset cannot count on; tried to be known
@@ -86,8 +91,8 @@ def candidate_plans(candidates: int, small: bool) -> dict:
     if small:
         centre = with_shape(centre, SMALL)
     found = {"centre": centre}
-    for change in CHANGES[: candidates - 1]:
-        found[" ".join(f"{name} {value}" for name, value in change.items())] = with_fields(centre, change)
+    for change in (*CHANGES[: candidates - 1], *JOINED):
+        found[", ".join(f"{name} {value}" for name, value in change.items())] = with_fields(centre, change)
     return found
 
 
@@ -104,9 +109,9 @@ def with_shape(plan, shape: dict):
 def all_that_helped(plans: dict, figures: dict[str, float]):
     """The centre with, of every field, the change with the best figure, if that is better than the centre's."""
     best: dict[str, tuple[float, object]] = {}
-    for name, change in zip(list(plans)[1:], CHANGES, strict=False):
-        ((field, value),) = change.items()
-        if field in NO_PRESET:
+    for field, value in ((field, value) for change in CHANGES for field, value in change.items()):
+        name = f"{field} {value}"
+        if field in NO_PRESET or name not in figures:
             continue
         if figures[name] > max(figures["centre"], best.get(field, (0.0, None))[0]):
             best[field] = (figures[name], value)
@@ -136,7 +141,9 @@ def some_users(sequences, users: int):
 class Search:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.plans = candidate_plans(options.candidates, options.small)
+        every = candidate_plans(options.candidates, options.small)
+        wanted = options.only.split("; ") if options.only else list(every)[: options.candidates]
+        self.plans = {name: every[name] for name in wanted}
         self.rungs = [int(epochs) for epochs in options.rungs.split(",")]
         names = options.datasets.split("/")
         self.datasets = [names[min(rung, len(names) - 1)].split(",") for rung in range(len(self.rungs))]
@@ -267,7 +274,7 @@ class Search:
 
     def command(self) -> str:
         o = self.options
-        extra = f" --users {o.users}" * bool(o.users) + " --small" * o.small
+        extra = f" --users {o.users}" * bool(o.users) + " --small" * o.small + f" --only '{o.only}'" * bool(o.only)
         return (
             f"python experiments/tiger_search.py CODES -o OUT --datasets {o.datasets} --tokenizer {o.tokenizer} "
             f"--candidates {o.candidates} --rungs {o.rungs} --keep {o.keep} --seeds {o.seeds}{extra}"
@@ -277,7 +284,7 @@ class Search:
         """The ranking of every rung so far, and the best plan of the last that compares several."""
         from sidkit.retriever.plan import PLANS
 
-        lines, best = read_lines(self.options.output), self.plans["centre"]
+        lines, best = read_lines(self.options.output), next(iter(self.plans.values()))
         for rung, epochs in enumerate(self.rungs):
             known, ranked = self.members(rung, lines), standing(lines, rung, self.datasets[rung])
             missing = self.missing(rung)
@@ -308,6 +315,7 @@ def main() -> None:
     parser.add_argument("--datasets", default="toys/toys,sports", help="of every rung: of the first, / of the next")
     parser.add_argument("--tokenizer", default="prq-co1-unique")
     parser.add_argument("--candidates", type=int, default=1 + len(CHANGES), help="plans of the first rung")
+    parser.add_argument("--only", help='candidates of the first rung by name, by "; "')
     parser.add_argument("--rungs", default="20,40", help="epochs of each rung, by commas")
     parser.add_argument("--keep", type=int, default=3, help="plans of a rung that are in the next")
     parser.add_argument("--seeds", type=int, default=2, help="trained at once")

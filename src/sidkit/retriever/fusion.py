@@ -104,7 +104,7 @@ def fit_fusion(candidates: Candidates, target: Integers, tables: CountTables) ->
         each: Floats = (rank < CUT) / np.log2(rank + 2.0)
         return each
 
-    alone = gains(OFF)
+    alone, new = gains(OFF), gains(FusionWeights(repeats=False))
     best, highest = OFF, float(alone.mean())
     tried = 0
     for stage in (_repeats, _shares, _priors, _nearby):
@@ -120,6 +120,7 @@ def fit_fusion(candidates: Candidates, target: Integers, tables: CountTables) ->
         "users": len(gain),
         "tried": tried,
         f"model_ndcg@{CUT}": float(alone.mean()),
+        f"model_without_history_ndcg@{CUT}": float(new.mean()),
         f"fused_ndcg@{CUT}": highest,
         "gain": float(gain.mean()),
         "standard_error": error,
