@@ -12,12 +12,14 @@ test: $(VENV)/dev
 	$(VENV)/bin/python -m pytest
 
 # Exports against readers that cannot be dependencies: FlashRec asks for transformers 4 and CUDA, semantic-id for a solver
-# of 30 MB that its reader does not need. They lie beside the environment, so that nothing else sees them.
+# of 30 MB that its reader does not need; and the interface of SGLang, which asks for CUDA. They lie beside the environment,
+# so that nothing else sees them.
 readers: $(VENV)/dev
 	$(UV) --no-deps --target $(VENV)/readers $(READERS)
-	PYTHONPATH=$(VENV)/readers $(VENV)/bin/python -m pytest tests/export -k "flashrec or semantic_id"
+	PYTHONPATH=$(VENV)/readers $(VENV)/bin/python -m pytest tests/export tests/decoding \
+		-k "flashrec or semantic_id or sglang_itself"
 
-READERS = semantic-id==0.2.5 flashrec==0.1.2
+READERS = semantic-id==0.2.5 flashrec==0.1.2 sglang==0.5.23 dill==0.4.1
 
 # A short suite of the core with the lowest versions that pyproject.toml admits, and with the newest that there are.
 CORE  = '.[explore,report]' 'pytest>=8' 'pytest-timeout>=2.3' 'hypothesis>=6.100' 'pandas>=2.2' 'polars>=1'

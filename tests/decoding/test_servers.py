@@ -6,15 +6,18 @@ modules, which need torch alone, are tested against where an unpacked wheel is n
 
     pip download --no-deps vllm==0.32.0 && unzip -q vllm-*.whl 'vllm/v1/*' -d source
     VLLM_SOURCE=source pytest tests/decoding/test_servers.py
+
+SGLang's, which needs dill too, is tested against where sglang lies on the path, as `make readers` has it.
 """
 
 import inspect
 import os
 import sys
 from abc import ABC, abstractmethod
+from array import array
 from dataclasses import fields
 from enum import Enum
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -190,6 +193,45 @@ class TestSglang:
         wide = SimpleNamespace(origin_input_ids=[BEGIN], output_ids=[], sampling_params=SimpleNamespace(beam_width=4))
         with pytest.raises(SpecError, match="beam search ignores logits processors"):
             SidTrieProcessor()(torch.zeros(1, 10), [{"catalogue": str(servers), "__req__": wide}])
+
+    def test_draft_tokens_are_refused_in_words(self, servers):
+        from sidkit.decoding.sglang import SidTrieProcessor
+
+        one = SimpleNamespace(origin_input_ids=[BEGIN], output_ids=[])
+        with pytest.raises(SpecError, match="speculative decoding"):
+            SidTrieProcessor()(torch.zeros(2, 10), [{"catalogue": str(servers), "__req__": one}] * 2)
+
+
+def sglang_interface(monkeypatch):
+    """SGLang's own module of logit processors, without the package around it."""
+    pytest.importorskip("dill", reason="SGLang's interface needs dill")
+    found = find_spec("sglang")
+    if found is None:
+        pytest.skip("sglang is not on the path (make readers)")
+    path = Path(found.submodule_search_locations[0]) / "srt" / "sampling" / "custom_logit_processor.py"
+    spec = spec_from_file_location("sglang_interface", path)
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_class_goes_through_sglang_itself(monkeypatch, request):
+    real = sglang_interface(monkeypatch)
+    folder = request.getfixturevalue("servers")
+    home = sys.modules["sglang.srt.sampling.custom_logit_processor"]
+    monkeypatch.setattr(home, "CustomLogitProcessor", real.CustomLogitProcessor)
+    from sidkit.decoding.sglang import SidTrieProcessor, sid_request
+
+    ours, theirs = (inspect.signature(kind.__call__) for kind in (SidTrieProcessor, real.CustomLogitProcessor))
+    assert list(ours.parameters) == list(theirs.parameters)
+    sent = sid_request("next: ", folder, {"temperature": 0.0})
+    processor = real.CustomLogitProcessor.from_str(sent["custom_logit_processor"])  # as the server does
+    assert isinstance(processor, real.CustomLogitProcessor)
+    asked = SimpleNamespace(origin_input_ids=array("q", [1, BEGIN]), output_ids=array("q", [4]))
+    params = [{**sent["sampling_params"]["custom_params"], "__req__": asked}]
+    assert kept(processor(torch.zeros(1, 10), params)) == [[6, 7]]
+    assert not real.supports_sampling_mask(sent["custom_logit_processor"])
 
 
 def vllm_interface(monkeypatch, generation):

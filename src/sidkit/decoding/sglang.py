@@ -32,6 +32,10 @@ NO_BEAMS = (
     "SGLang's beam search ignores logits processors, so its beams would not be semantic IDs; "
     "use sampling or greedy decoding (beam_width 1), or transformers' beam search"
 )
+NO_DRAFTS = (
+    "with speculative decoding SGLang asks for several tokens of a request at once, and does not say which come before "
+    "them; start the server without it"
+)
 
 
 def sid_request(prompt: str, catalogue: str, sampling: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -54,6 +58,8 @@ class _SglangMethods:
     """Row i belongs to the request of custom_param_list[i]."""
 
     def __call__(self, logits: Any, custom_param_list: list[dict[str, Any]]) -> Any:
+        if len({id(params["__req__"]) for params in custom_param_list}) < len(custom_param_list):
+            raise SpecError(NO_DRAFTS)
         paths = {str(params["catalogue"]) for params in custom_param_list}
         for path in sorted(paths):
             rows = [row for row, params in enumerate(custom_param_list) if str(params["catalogue"]) == path]
