@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests"), str(HERE.parents[1] / "experiments")]
 
 from kills import PRELUDE, START, Attack, Place, changed, is_left  # noqa: E402
-from made import made  # noqa: E402
+from made import commit, made  # noqa: E402
 from writers import WRITERS, as_read, state_of  # noqa: E402
 
 from warm import Warm  # noqa: E402
@@ -153,7 +153,8 @@ def main() -> None:
                 if name in kept:
                     continue
                 attack = Attack(name, place)
-                kept[name] = {"disks": fill_disks(attack), "writers": race(attack, other, options.rounds)}
+                both = {"disks": fill_disks(attack), "writers": race(attack, other, options.rounds)}
+                kept[name] = both | {"commit": commit()}
                 print(name, json.dumps(kept[name])[:2500], flush=True)
                 if options.output is not None:
                     text = json.dumps({**where, "all": summary(kept), "writers": kept}, indent=1)
