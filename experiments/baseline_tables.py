@@ -115,6 +115,8 @@ def paired(lines: list[dict]) -> str:
     rows = ["| dataset | list | against | NDCG@10 | theirs | difference | p |", "|---|---|---|---:|---:|---:|---:|"]
     for dataset in DATASETS:
         for method in methods(lines):
+            if "allowed" in method:
+                continue
             for other in dict.fromkeys((*rivals(lines, dataset), method.removesuffix(", fused"))):
                 runs, theirs = runs_of(lines, dataset, method), runs_of(lines, dataset, other)
                 if method in COUNTING or method == other or not runs or not theirs:
@@ -134,14 +136,14 @@ def first_screen(lines: list[dict]) -> str:
         bold = "**" * words.startswith("**")
         cells = [f"{bold}{user_gains(runs).mean():.4f}{bold}" if runs else "" for runs in found]
         rows.append(f"| {words} | {' | '.join(cells)} |")
-    for words, pick in (("p, against the better count", 0), ("p, against SASRec", "sasrec")):
+    against = {"the better count": FORMS, "both, mixed": ("mixed",), "SASRec": ("sasrec",)}
+    for words, names_of in against.items():
         cells = []
         for dataset in DATASETS:
-            known = rivals(lines, dataset)
-            other = known[0] if pick == 0 else "sasrec" if "sasrec" in known else None
+            other = next((name for name in rivals(lines, dataset) if name in names_of), None)
             runs, theirs = fused[dataset], runs_of(lines, dataset, other) if other else []
-            cells.append(difference(runs, theirs).split(" | ")[-1] if runs and theirs else "")
-        rows.append(f"| {words} | {' | '.join(cells)} |")
+            cells.append(_short(runs, theirs) if runs and theirs else "")
+        rows.append(f"| fused against {words} | {' | '.join(cells)} |")
     for words, figures in PUBLISHED.items():
         cells = [f"{figures[dataset]:.4f}" if dataset in figures else "" for dataset in DATASETS]
         rows.append(f"| {words} | {' | '.join(cells)} |")
@@ -180,6 +182,12 @@ def by_seen(lines: list[dict], data: Path) -> str:
 def recall(each: list[dict], group: str) -> str:
     values = [one[group]["recall@10"] for one in each]
     return "" if values[0] is None else f"{mean(values):.4f}"
+
+
+def _short(runs: list[dict], theirs: list[dict]) -> str:
+    """By how much of their NDCG@10, and the p-value."""
+    a, b, *_, p = difference(runs, theirs).split(" | ")
+    return f"{float(a) / float(b) - 1:+.0%} (p {p if p.startswith('<') else f'= {p}'})"
 
 
 def between(path: Path, text: str) -> None:

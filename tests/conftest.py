@@ -16,6 +16,7 @@ from browser import browser as browser  # fixtures for whoever asks for a page
 from browser import page as page
 from browser import shared_context as shared_context
 from command import sidkit
+from network import stays_on_this_machine as stays_on_this_machine  # and for every test
 from postgres_server import postgres as postgres  # and for whoever asks for a registry
 from postgres_server import registry_address as registry_address
 

@@ -175,6 +175,25 @@ def test_the_search_for_a_plan_goes_on_with_the_best_and_resumes(search, tmp_pat
     assert found["shape"]["dropout"] in (0.1, 0.2)
 
 
+def test_models_are_written_alone_and_fused_and_not_trained_again(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "toys").mkdir()
+    np.save(tmp_path / "toys" / "prq-unique-1.npy", rng.integers(0, 256, (40, 3)).astype(np.uint8))
+    taken = [((rng.integers(40) + np.arange(6)) % 40).tolist() for _ in range(60)]
+    pq.write_table(pa.table({"items": taken}), tmp_path / "toys" / "sequences.parquet")
+    out = tmp_path / "models.jsonl"
+    words = [sys.executable, EXPERIMENTS / "fused_models.py", tmp_path, "-o", out, "--datasets", "toys", "--small"]
+    words += ["--tokenizers", "prq-unique", "--seeds", "1", "--epochs", "1", "--minutes", "9", "--rate", "1e9"]
+    for _ in range(2):
+        subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+        lines = {line["method"]: line for line in map(json.loads, out.read_text().splitlines())}
+        assert list(lines) == ["small best", "small best, the history allowed", "small best, fused"]
+        assert len(out.read_text().splitlines()) == 3
+    assert lines["small best, fused"]["test"]["ndcg@10"] > 0.5 > lines["small best"]["test"]["ndcg@10"]
+    assert lines["small best, the history allowed"]["repeats"]
+    assert lines["small best"]["setting"]["plan"]["epochs"] == 1
+
+
 def test_what_helped_is_joined_field_by_field(monkeypatch):
     monkeypatch.syspath_prepend(EXPERIMENTS)
     from tiger_search import CHANGES, all_that_helped, candidate_plans, standing

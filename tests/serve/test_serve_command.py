@@ -74,6 +74,33 @@ def test_several_workers_share_the_socket_and_add_up_their_figures(folder):
         started.end()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_loads_a_new_tokenizer_and_loses_no_request(tmp_path, workers):
+    first, _ = tokenizer(tmp_path, 0)
+    (tmp_path / "other").mkdir()
+    second, _ = tokenizer(tmp_path / "other", 1)
+    started, x = Started(tmp_path, "--workers", str(workers), "--reload-every", "0"), rows(1, 2)
+    expected = {one.digest: one.encode(x).tolist() for one in (first, second)}
+
+    def ask():
+        """The tokenizer of a right answer; connections wait while workers start."""
+        status, answer = started.client.post("/encode", vectors=x.tolist())
+        assert status == 200
+        assert answer["codes"] == expected[answer["tokenizer"]]
+        return answer["tokenizer"]
+
+    try:
+        assert [ask() for _ in range(8)] == [first.digest] * 8
+        second.save(tmp_path / "tok")
+        assert ask() == first.digest  # nobody looks before the signal
+        started.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 60
+        while [ask() for _ in range(40)] != [second.digest] * 40:  # of every worker, also of one that was still starting
+            assert time.monotonic() < end
+    finally:
+        started.end()
+
+
 def test_a_token_from_the_environment_is_asked_for_on_loopback_too(folder):
     started = Started(folder, SIDKIT_TOKEN="a-secret-of-some-length")
     try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from ..errors import need
@@ -56,7 +57,16 @@ def run(
         settings["http"] = "sidkit.serve.run:WorkerProtocol"
         settings["fd"] = listener.fileno()
         ready(url)
+        # uvicorn would start other workers and end these, with connections that they have not yet read from.
+        uvicorn.supervisors.Multiprocess.handle_hup = _tell_workers
         uvicorn.run("sidkit.serve.run:application", factory=True, workers=workers, **settings)
+
+
+def _tell_workers(supervisor: Any) -> None:
+    """SIGHUP goes on to every worker, which loads what is new and serves on."""
+    for worker in supervisor.processes:
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, signal.SIGHUP)
 
 
 def _announce(server: Any, ready: Callable[[], None]) -> None:
