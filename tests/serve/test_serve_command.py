@@ -95,7 +95,7 @@ def test_sighup_loads_a_new_tokenizer_and_loses_no_request(tmp_path, workers):
         assert ask() == first.digest  # nobody looks before the signal
         started.process.send_signal(signal.SIGHUP)
         end = time.monotonic() + 60
-        while [ask() for _ in range(40)] != [second.digest] * 40:  # of every worker, also of one that was still starting
+        while [ask() for _ in range(40)] != [second.digest] * 40:  # of workers that were still starting, too
             assert time.monotonic() < end
     finally:
         started.end()
