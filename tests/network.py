@@ -28,7 +28,7 @@ def _watch(event, arguments):
 
 def _note(host):
     host = host.decode() if isinstance(host, bytes) else host
-    if host is None or host in OWN:
+    if host is None or host in OWN or host.endswith(".invalid"):  # a name that no machine can have (RFC 6761)
         return
     try:
         if ip_address(host).is_loopback:
