@@ -277,6 +277,14 @@ def test_items_of_the_history_are_left_out_where_nobody_takes_them_again():
     assert fit_fusion(again, target, tables).weights.repeats
 
 
+def test_items_of_the_history_are_left_out_where_counting_alone_puts_them_first():
+    found, target, tables = planted(model_knows=False, counts_know=True)
+    found = found._replace(model=np.full(len(found.user), 1 / 30), followed=found.followed + 50 * found.past)
+    fusion = fit_fusion(found, target, tables)
+    assert fusion.weights.followed
+    assert not fusion.weights.repeats
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A model that learned nothing, and steps on a ring, which counting knows."""

@@ -133,7 +133,7 @@ def fit_fusion(candidates: Candidates, target: Integers, tables: CountTables) ->
 def _best(gains: Callable[[FusionWeights], Floats], of: NDArray[np.bool_]) -> FusionWeights:
     """The weights with the highest mean gain of these users."""
     best, highest = OFF, float(gains(OFF)[of].mean())
-    for stage in (_repeats, _shares, _priors, _nearby):
+    for stage in (_repeats, _shares, _priors, _nearby, _repeats):
         for weights in stage(best):
             if (value := float(gains(weights)[of].mean())) > highest:
                 best, highest = weights, value
@@ -141,7 +141,8 @@ def _best(gains: Callable[[FusionWeights], Floats], of: NDArray[np.bool_]) -> Fu
 
 
 def _repeats(now: FusionWeights) -> list[FusionWeights]:
-    return [FusionWeights(repeats=False)]
+    """At first for the model alone; at the end for what was found, as counts may be fonder of the history."""
+    return [replace(now, repeats=not now.repeats)]
 
 
 def _shares(now: FusionWeights) -> list[FusionWeights]:

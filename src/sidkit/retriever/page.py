@@ -28,9 +28,9 @@ WITHOUT_MODEL = {"popular": "no model: the most popular", "followed": "no model:
 SEEN_LISTS = {"model": "model", "fused": "fused", "followed": "counting"}
 SEEN_AT = "recall@10"
 LOOK_FOR = (
-    "how high the model's bar is on the left. A target that was never seen is out of reach of counting and of every "
-    "model over item ids; one that was seen 1 to 4 times, nearly so. Where all bars there are near zero, semantic IDs "
-    "bring nothing that ids do not. Whiskers contain 95 % of what other users of the kind would give."
+    "how high the model's bars are on the left. A target that was never seen is out of reach of counting and of every "
+    "model over item ids, and one that was seen 1 to 4 times is hard for them. Where the model is no better there, "
+    "semantic IDs bring nothing that ids do not. Whiskers contain 95 % of what other users of the kind would give."
 )
 
 
@@ -75,6 +75,10 @@ def fusion_words(fusion: Mapping[str, Any]) -> str:
     return f"fused with counts ({', '.join(parts)}): {gain}"
 
 
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
 def evaluation_page(name: str, facts: Mapping[str, Any], made: Made | None = None) -> str:
     """One page of what `sidkit evaluate` knows; facts: as its --json has them."""
     means, counting, labels = facts["means"], facts["counting"], labels_at(*CUTS)
@@ -82,10 +86,10 @@ def evaluation_page(name: str, facts: Mapping[str, Any], made: Made | None = Non
     rows = [(words, {key: means[f"{reading}_{key}"] for key in labels}) for reading, words in read.items()]
     rows += [(WITHOUT_MODEL[one], figures) for one, figures in counting.items()]
     cells = [[escape(words), *(f"{figures[key]:.4f}" for key in labels)] for words, figures in rows]
-    first = ("item", "fused", *WITHOUT_MODEL)
-    shown = {words for name, words in (READINGS | WITHOUT_MODEL).items() if name in first}
-    numbers = numbers_list((f"{row['ndcg@10']:.4f}", f"NDCG@10, {words}") for words, row in rows if words in shown)
-    fused = f"<p>{escape(fusion_words(facts['fusion']).capitalize())}.</p>" if facts.get("fusion") else ""
+    names = {READINGS["item"]: "the model alone"}
+    names |= {words: words for words in (READINGS["fused"], *WITHOUT_MODEL.values())}
+    numbers = numbers_list((f"{row['ndcg@10']:.4f}", f"NDCG@10, {names[one]}") for one, row in rows if one in names)
+    fused = f"<p>{escape(_sentence(fusion_words(facts['fusion'])))}.</p>" if facts.get("fusion") else ""
     whole = table([count_of(facts["users"], "user"), *labels.values()], cells)
     sections = [("", "", numbers + fused)]
     if facts["seen"]:
