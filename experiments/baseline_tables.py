@@ -13,6 +13,7 @@ options the tables are printed.
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from statistics import mean
 
@@ -45,10 +46,19 @@ FIRST_SCREEN = {
     "what was taken together": "together",
     "both of these, mixed": "mixed",
     "SASRec": "sasrec",
-    "TIGER, `--preset best`, alone": "best",
     "**TIGER, `--preset best`, fused**": "best, fused",
+    "TIGER, `--preset best`, alone": "best",
+    "a small TIGER, five epochs, fused": "small paper, fused",
+    "the same, alone": "small paper",
 }
 BEGIN, END = "<!-- baseline_tables.py begins -->", "<!-- baseline_tables.py ends -->"
+
+
+def latest(path: Path) -> list[dict]:
+    """The lines of a file; of equal runs the last, as one that was not finished is run again."""
+    keys = ("dataset", "method", "setting", "seed")
+    found = {json.dumps([line[key] for key in keys], sort_keys=True): line for line in read_lines(path)}
+    return list(found.values())
 
 
 def runs_of(lines: list[dict], dataset: str, method: str) -> list[dict]:
@@ -82,20 +92,29 @@ def overview(lines: list[dict], tiger: list[dict]) -> str:
             seeds = f" ({len(runs)} seeds)" if len(runs) > 1 else " (1 seed)" if method not in COUNTING and runs else ""
             cells.append(mean_std([run["test"]["ndcg@10"] for run in runs], 4) + seeds if runs else "")
         rows.append(f"| {label(method)} | {' | '.join(cells)} |")
-    for tokenizer, words in OURS.items():
-        cells = []
-        for dataset in DATASETS:
-            values = [
-                run["test"]["item_ndcg@10"]
-                for run in tiger
-                if (run["dataset"], run["tokenizer"]) == (dataset, tokenizer)
-            ]
-            cells.append(f"{mean_std(values, 4)} ({len(values)} seeds)" if values else "")
+    for words, found in of_the_paper(tiger).items():
+        cells = [f"{mean_std(values, 4)} ({len(values)} seeds)" if values else "" for values in found]
         rows.append(f"| {words} | {' | '.join(cells)} |")
-    for words, figures in PUBLISHED.items():
-        cells = [f"{figures[dataset]:.4f}" if dataset in figures else "" for dataset in DATASETS]
-        rows.append(f"| {words} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+    return "\n".join([*rows, *published()])
+
+
+def of_the_paper(tiger: list[dict]) -> dict[str, list[list[float]]]:
+    """NDCG@10 of the test by tokenizer of OURS, for every dataset those of its seeds."""
+
+    def values(dataset: str, tokenizer: str) -> list[float]:
+        runs = [run for run in tiger if (run["dataset"], run["tokenizer"]) == (dataset, tokenizer)]
+        return [run["test"]["item_ndcg@10"] for run in runs]
+
+    return {words: [values(dataset, tokenizer) for dataset in DATASETS] for tokenizer, words in OURS.items()}
+
+
+def published() -> list[str]:
+    """Rows of what papers report."""
+    cells = {
+        words: [f"{figures[dataset]:.4f}" if dataset in figures else "" for dataset in DATASETS]
+        for words, figures in PUBLISHED.items()
+    }
+    return [f"| {words} | {' | '.join(row)} |" for words, row in cells.items()]
 
 
 def user_gains(runs: list[dict]) -> np.ndarray:
@@ -126,8 +145,8 @@ def paired(lines: list[dict]) -> str:
     return "\n".join(rows)
 
 
-def first_screen(lines: list[dict]) -> str:
-    """The main rows, with the p-value of the fused list against each rival."""
+def first_screen(lines: list[dict], tiger: list[dict]) -> str:
+    """The main rows of what there is, with the p-value of the fused list against each rival."""
     names = {"lastfm": "Last.fm"} | {name: name.capitalize() for name in DATASETS if name != "lastfm"}
     rows = [f"| | {' | '.join(names.values())} |", "|---|" + "---:|" * len(DATASETS)]
     fused = {dataset: runs_of(lines, dataset, "best, fused") for dataset in DATASETS}
@@ -135,7 +154,9 @@ def first_screen(lines: list[dict]) -> str:
         found = [runs_of(lines, dataset, method) for dataset in DATASETS]
         bold = "**" * words.startswith("**")
         cells = [f"{bold}{user_gains(runs).mean():.4f}{bold}" if runs else "" for runs in found]
-        rows.append(f"| {words} | {' | '.join(cells)} |")
+        rows += [f"| {words} | {' | '.join(cells)} |"] * any(found)
+    for words, values in of_the_paper(tiger).items():
+        rows.append(f"| {words} | {' | '.join(f'{mean(one):.4f}' if one else '' for one in values)} |")
     against = {"the better count": FORMS, "both, mixed": ("mixed",), "SASRec": ("sasrec",)}
     for words, names_of in against.items():
         cells = []
@@ -143,11 +164,8 @@ def first_screen(lines: list[dict]) -> str:
             other = next((name for name in rivals(lines, dataset) if name in names_of), None)
             runs, theirs = fused[dataset], runs_of(lines, dataset, other) if other else []
             cells.append(_short(runs, theirs) if runs and theirs else "")
-        rows.append(f"| fused against {words} | {' | '.join(cells)} |")
-    for words, figures in PUBLISHED.items():
-        cells = [f"{figures[dataset]:.4f}" if dataset in figures else "" for dataset in DATASETS]
-        rows.append(f"| {words} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+        rows += [f"| fused against {words} | {' | '.join(cells)} |"] * any(cells)
+    return "\n".join([*rows, *published()])
 
 
 def difference(runs: list[dict], theirs: list[dict]) -> str:
@@ -203,9 +221,10 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
     parser.add_argument("--first-screen", type=Path, help="likewise, for the table of the main rows")
     options = parser.parse_args()
-    lines = [line for name in ("baselines", "fused_models") for line in read_lines(options.results / f"{name}.jsonl")]
+    lines = [line for name in ("baselines", "fused_models") for line in latest(options.results / f"{name}.jsonl")]
+    tiger = read_lines(options.results / "tiger.jsonl")
     parts = {
-        "NDCG@10 of the test": overview(lines, read_lines(options.results / "tiger.jsonl")),
+        "NDCG@10 of the test": overview(lines, tiger),
         "User by user": paired(lines),
         "Recall@10 by how often the target was seen in training": by_seen(lines, options.data),
         "Learning curves": curves([run for name in DATASETS for run in runs_of(lines, name, "best")]),
@@ -213,11 +232,11 @@ def main() -> None:
     }
     text = "\n\n".join(f"### {title}\n\n{table}" for title, table in parts.items() if table)
     if options.into is None:
-        print(text, first_screen(lines), sep="\n\n")
+        print(text, first_screen(lines, tiger), sep="\n\n")
         return
     between(options.into, text)
     if options.first_screen:
-        between(options.first_screen, first_screen(lines))
+        between(options.first_screen, first_screen(lines, tiger))
 
 
 if __name__ == "__main__":

@@ -19,18 +19,17 @@ COUNTED: dict[str, list[dict]] = {  # by method, the settings that validation ch
 }
 PRIOR = 2.0
 USERS = 2000  # at once
-PAST = 50  # items of a history that are not recommended again, as many as SASRec sees
 
 
 def counted_ranks(
     sequences: Sequences, items: int, method: str, split: str, history: int = 20, share: float = 0.5
 ) -> dict:
-    """(users,) ranks from 0, by whether items of the history may be recommended again. Ties go by popularity, then by
-    row; items that no count has come last, in the same order."""
+    """(users,) ranks from 0, by whether items that the user had may be recommended again: all of them, however much of
+    the history counts. Ties go by popularity, then by row; items that no count has come last, in the same order."""
     tables, held_out = CountTables.of(sequences.training(), items), examples(sequences, split, history)
     popular = np.empty(items, np.int64)  # the rank of every item
     popular[np.argsort(-tables.popular, kind="stable")] = np.arange(items)
-    past, ranks = examples(sequences, split, PAST).length, {True: [], False: []}
+    ranks = {True: [], False: []}
     for start in range(0, len(held_out), USERS):
         users = slice(start, start + USERS)
         position, length = held_out.position[users], held_out.length[users]
@@ -42,13 +41,21 @@ def counted_ranks(
         elif method == "mixed":
             near = tables.near(sequences.rows, position, length)
             entries = entries_of(mixed(tables.after(sequences.rows[position - 1]), near, share))
-        who = np.repeat(np.arange(len(position)), past[users])
-        ago = np.concatenate([np.arange(n, 0, -1) for n in past[users].tolist()])
-        taken = np.unique(who * items + sequences.rows[position[who] - ago])
+        who, item = had(sequences, split, users)
+        taken = np.unique(who * items + item)
         target = sequences.rows[position]
         ranks[True].append(ranks_among(entries, taken[:0], target, popular))
         ranks[False].append(ranks_among(entries, taken, target, popular))
     return {repeats: np.concatenate(parts) for repeats, parts in ranks.items()}
+
+
+def had(sequences: Sequences, split: str, users: slice) -> tuple[np.ndarray, np.ndarray]:
+    """(user, item) of all that these users of a split had before the item to predict; users from 0."""
+    held_out = examples(sequences, split, len(sequences.rows))
+    position, length = held_out.position[users], held_out.length[users]
+    user = np.repeat(np.arange(len(position)), length)
+    ago = np.arange(len(user)) - np.repeat(np.cumsum(length) - length, length) + 1
+    return user, sequences.rows[position[user] - ago]
 
 
 def mixed(followed, near, share: float):

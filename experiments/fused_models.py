@@ -6,9 +6,12 @@
 
 A line of JSON per (dataset, plan, tokenizer, seed, list): the model's list alone, and the same fused with counts whose
 weights validation chose. Lines are those of baselines.py, with the ranks of all users, so that lists are compared user
-by user. Seeds are trained in one stack; lines already there are not run again. --small is what a CPU can train: one
-layer of width 64, a few epochs. --plan-file takes the plan that tiger_search.py found instead of a preset's; --workers
-fuse and test what is trained in processes of their own, while the next dataset is trained.
+by user. Seeds are trained in one stack; lines already there are not run again.
+
+--small is what a CPU can train: one layer of width 64, a few epochs. --plan-file takes the plan that tiger_search.py
+found instead of a preset's, but for its epochs. --workers fuse and test what is trained in processes of their own,
+while the next dataset is trained. With --rate and --minutes the epochs of all datasets are as many as fit; what a
+deadline stops is judged by its best epoch so far and marked as not finished, so that the next call trains it again.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from json_lines import append_line, read_lines
 from made import made
 from stored_ranks import pack
@@ -42,17 +46,18 @@ from sidkit.retriever.retriever import Retriever
 from sidkit.retriever.runs import Outcome, TrainingRun
 from sidkit.retriever.training import train_stack
 
-EXAMPLES = {"lastfm": 49281, "beauty": 131413, "toys": 109361, "sports": 189543, "clothing": 160516}  # of training
 SHARE, LEAST = 0.9, 8  # of the time left, that training may take; epochs that are trained in any case
+RESERVE = 0.08  # of the minutes, that are left for fusing what a deadline stops
 LISTS = {"alone": "", "again": ", the history allowed", "fused": ", fused"}
 
 
 def plan_for(name: str, options: argparse.Namespace) -> Plan:
     """A preset's plan, or the same for a model of one layer; the paper's rate is raised then, which few steps need."""
     limits = {"epochs": options.epochs, "patience": options.patience, "history": options.history}
-    if options.plan_file and not options.small:
-        found = json.loads(options.plan_file.read_text())
-        return changed(Plan(**found | {"shape": Shape(**found["shape"]), "fusion": True}), {}, **limits)
+    if options.plan_file:
+        usual = {field: getattr(PLANS[name], field) for field in ("epochs", "patience")}
+        found = json.loads(options.plan_file.read_text()) | {"fusion": True} | usual
+        return changed(Plan(**found | {"shape": Shape(**found["shape"])}), {}, **limits)
     if not options.small:
         return changed(PLANS[name], {}, **limits)
     warmup = 200 if name == "best" else 0
@@ -100,6 +105,7 @@ def lines_of(outcome: Outcome, sequences: Sequences, plan: Plan, device: str) ->
         "tokenizer": outcome.run.name,
         "epochs": outcome.epoch,
         "best_epoch": outcome.best_epoch,
+        "finished": outcome.finished,
         "best_item_ndcg@20": outcome.best,
         "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],
         "fusion": {"weights": asdict(fusion.weights), "validation": fusion.facts},
@@ -155,6 +161,7 @@ class Models:
         self.pool = ProcessPoolExecutor(options.workers, mp_context=spawn) if options.workers else None
         self.judged: list[Future] = []
         self.rate = options.rate
+        self.examples: dict[str, int] = {}
 
     def missing(self, dataset: str, plan: Plan) -> Iterator[TrainingRun]:
         """The runs whose lines are not there."""
@@ -167,7 +174,10 @@ class Models:
                     yield TrainingRun(tokenizer, SidTable(np.arange(len(codes)), codes, SIZES), seed)
 
     def is_same(self, line: dict, keys: dict) -> bool:
-        """Whether a line has these keys; where time decides on the epochs, with any number of them."""
+        """Whether a line has these keys, and its training came to its end; where time decides on the epochs, with any
+        number of them."""
+        if not line.get("finished", True):
+            return False
         free = {"epochs": 0, "patience": 0} if self.options.rate else {}
         plans = [one["setting"]["plan"] | free for one in (line, keys)]
         return plans[0] == plans[1] and all(
@@ -179,10 +189,10 @@ class Models:
         """rest: datasets that are trained after it."""
         plan = plan_for(name, self.options)
         runs = list(self.missing(dataset, plan))
-        if not runs:
+        until = self.deadline and self.deadline - RESERVE * 60 * self.options.minutes
+        if not runs or (until and time.monotonic() > until):
             return
-        sequences = read_sequences(self.options.codes / dataset / "sequences.parquet", runs[0].table.ids)
-        sequences = some_users(sequences, self.options.users)
+        sequences = self.sequences(dataset)
         if self.options.rate and self.deadline:
             fitting = self.epochs_in_time(dataset, rest, len(runs))
             plan = replace(plan, epochs=min(plan.epochs, max(fitting, LEAST)))
@@ -190,21 +200,29 @@ class Models:
             print(f"{dataset}: {plan.epochs} epochs, {fitting} would fit at {self.rate:,.0f} examples/s", flush=True)
         began = time.monotonic()
         given = (runs, sequences, plan, self.device, len(runs))
-        for outcome in train_stack(*given, report=say, deadline=self.deadline):
-            if outcome.finished:
-                arrays = {key: value.cpu().numpy() for key, value in outcome.weights.items()}
-                outcome = replace(outcome, weights=arrays, test=None)
-                work = (self.options, dataset, plan, name, outcome, sequences, self.device)
-                if self.pool is None:
-                    judge(*work)
-                else:
-                    self.judged.append(self.pool.submit(judge, *work))
-                self.rate = EXAMPLES[dataset] * outcome.epoch * len(runs) / (time.monotonic() - began)
+        for outcome in train_stack(*given, report=say, deadline=until, tested=False):
+            arrays = {key: value.cpu().numpy() for key, value in outcome.weights.items()}
+            work = (self.options, dataset, plan, name, replace(outcome, weights=arrays), sequences, self.device)
+            if self.pool is None:
+                judge(*work)
+            else:
+                self.judged.append(self.pool.submit(judge, *work))
+            self.rate = self.examples_of(dataset) * outcome.epoch * len(runs) / (time.monotonic() - began)
+
+    def sequences(self, dataset: str) -> Sequences:
+        items = len(np.load(next((self.options.codes / dataset).glob("*-*.npy")), mmap_mode="r"))
+        found = read_sequences(self.options.codes / dataset / "sequences.parquet", pa.chunked_array([np.arange(items)]))
+        return some_users(found, self.options.users)
+
+    def examples_of(self, dataset: str) -> int:
+        if dataset not in self.examples:
+            self.examples[dataset] = len(examples(self.sequences(dataset), "train"))
+        return self.examples[dataset]
 
     def epochs_in_time(self, dataset: str, rest: tuple[str, ...], runs: int) -> int:
         """How many epochs of this and all later datasets fit before the deadline, at the rate so far."""
         left = (self.deadline or 0.0) - time.monotonic()
-        return int(SHARE * left * self.rate / (runs * sum(EXAMPLES[one] for one in (dataset, *rest))))
+        return int(SHARE * left * self.rate / (runs * sum(map(self.examples_of, (dataset, *rest)))))
 
     def wait(self) -> None:
         for one in self.judged:

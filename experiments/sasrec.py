@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from counted_ranks import had
 from torch import nn
 
 from sidkit.data.sequences import Sequences
@@ -155,19 +156,20 @@ class Ranker:
         first, length = held_out.position - held_out.length, held_out.length
         groups = [slice(start, start + 512) for start in range(0, len(first), 512)]
         self.parts = [(users, *(part.to(device) for part in packed(first[users], length[users]))) for users in groups]
+        past = [had(sequences, split, users) for users in groups]
+        self.past = [tuple(torch.as_tensor(part, device=device) for part in one) for one in past]
 
     @torch.no_grad()
     def __call__(self, model: SasRec) -> dict[bool, np.ndarray]:
-        """By whether items of the history may be recommended again."""
+        """By whether items that the user had may be recommended again."""
         model.eval()
         ranks: dict[bool, list] = {True: [], False: []}
-        for users, index, ago, owner, last in self.parts:
+        for (users, index, ago, owner, last), past in zip(self.parts, self.past, strict=True):
             h = model(self.rows[index], ago, owner).flatten(0, 1)[last]
             scores, target = h @ model.items.weight.T, self.target[users][:, None]
             wanted = scores.gather(1, target)
             ranks[True].append((scores > wanted).sum(1))
-            real = owner >= 0
-            scores[owner[real], self.rows[index][real]] = -torch.inf
+            scores[past] = -torch.inf
             again = torch.isinf(scores.gather(1, target))[:, 0]
             ranks[False].append(torch.where(again, scores.shape[1], (scores > wanted).sum(1)))
         return {repeats: torch.cat(parts).cpu().numpy() for repeats, parts in ranks.items()}

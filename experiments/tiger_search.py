@@ -9,7 +9,7 @@ Candidates are CENTRE and plans with one change of it each (CHANGES). All are tr
 every seed at once in one stack. The next rung has the best of them, and first the plan with every change that
 helped; each is trained from the start, because a decaying rate depends on the number of epochs. A plan's figure is the
 mean over datasets of its validation NDCG@20, the mean over seeds, relative to the best of the rung on the same data.
-The test is never looked at: no line has its figures.
+The test is never looked at, nor computed. Without the files of near_codes.py the change of `swap` is left out.
 
 A line of JSON is written per (rung, candidate, dataset); lines already there are not run again, so that the search can
 be made of calls of a few minutes (--minutes), and several processes with the same command share it. --best prints the
@@ -37,6 +37,9 @@ import numpy as np
 from json_lines import append_line, read_lines
 from made import made
 from tiger_codes import SIZES
+
+from sidkit.data.sequences import Sequences, read_sequences
+from sidkit.retriever.data import examples
 
 CENTRE = {
     "learning_rate": 1e-3,
@@ -130,8 +133,6 @@ def standing(lines: list[dict], rung: int, datasets: list[str]) -> dict[str, flo
 
 def some_users(sequences, users: int):
     """The first so many sequences; 0 for all."""
-    from sidkit.data.sequences import Sequences
-
     stop = sequences.starts[users] if 0 < users < len(sequences) else sequences.starts[-1]
     return Sequences(
         sequences.rows[:stop], sequences.starts[: users + 1] if stop < len(sequences.rows) else sequences.starts
@@ -143,7 +144,8 @@ class Search:
         self.options = options
         every = candidate_plans(options.candidates, options.small)
         wanted = options.only.split("; ") if options.only else list(every)[: options.candidates]
-        self.plans = {name: every[name] for name in wanted}
+        self.plans = {name: every[name] for name in wanted if not every[name].swap or self.has_others()}
+        self.examples: dict[str, int] = {}
         self.rungs = [int(epochs) for epochs in options.rungs.split(",")]
         names = options.datasets.split("/")
         self.datasets = [names[min(rung, len(names) - 1)].split(",") for rung in range(len(self.rungs))]
@@ -154,7 +156,7 @@ class Search:
         for rung in range(len(self.rungs)):
             while left := self.missing(rung):
                 trained = [self.train(rung, *one) for one in left]
-                if self.is_late(rung, *left[0]):
+                if self.is_late(rung, left[0][1]):
                     return False
                 if not any(trained):
                     time.sleep(1.0)  # others train them
@@ -181,18 +183,30 @@ class Search:
         kept = [TOGETHER] * (rung == 1) + best[: self.options.keep]
         return {name: known[name] for name in kept if name in known}
 
-    def is_late(self, rung: int, candidate: str, dataset: str) -> bool:
-        """Whether a training would not end before the deadline, as far as those of the rung, or before, tell."""
+    def is_late(self, rung: int, dataset: str) -> bool:
+        """Whether a training would not end before the deadline, as far as the trainings so far tell."""
         if self.deadline is None:
             return False
         lines = read_lines(self.options.output)
-        paces = [line["seconds"] / line["plan"]["epochs"] for line in lines if line["dataset"] == dataset]
-        paces = paces or [line["seconds"] / line["plan"]["epochs"] for line in lines]
-        return time.monotonic() + (paces[-1] if paces else 0.0) * self.rungs[rung] > self.deadline
+        lines = [line for line in lines if line["dataset"] == dataset] or lines
+        paces = [one["seconds"] / (one["plan"]["epochs"] * one["examples"]) for one in lines if one.get("examples")]
+        work = self.rungs[rung] * self.examples_of(dataset)
+        return time.monotonic() + (paces[-1] if paces else 0.0) * work > self.deadline
+
+    def examples_of(self, dataset: str) -> int:
+        """The training examples of a dataset."""
+        if dataset not in self.examples:
+            self.examples[dataset] = len(examples(self.runs(dataset, False)[1], "train"))
+        return self.examples[dataset]
+
+    def has_others(self) -> bool:
+        """Whether there are further SIDs of the items, in every dataset."""
+        folders = [self.options.codes / one for part in self.options.datasets.split("/") for one in part.split(",")]
+        return all((folder / f"near-{seed}.npy").exists() for folder in folders for seed in range(self.options.seeds))
 
     def train(self, rung: int, candidate: str, dataset: str) -> bool:
         """One candidate on one dataset with all seeds; whether it was trained here."""
-        if self.is_late(rung, candidate, dataset):
+        if self.is_late(rung, dataset):
             return False
         with self.claimed(rung, candidate, dataset) as mine:
             return mine and self._train(rung, candidate, dataset)
@@ -225,7 +239,8 @@ class Search:
         runs, sequences = self.runs(dataset, bool(plan.swap))
         given = (runs, sequences, plan, device, len(runs))
         label = f"rung {rung}, {candidate}, {dataset}"
-        outcomes = list(train_stack(*given, report=self.say(label, epochs), deadline=self.deadline))
+        limits = {"report": self.say(label, epochs), "deadline": self.deadline, "tested": False}
+        outcomes = list(train_stack(*given, **limits))
         finished = all(outcome.finished for outcome in outcomes)
         if finished:
             facts = {"rung": rung, "candidate": candidate, "dataset": dataset, "plan": asdict(plan)}
@@ -234,7 +249,6 @@ class Search:
 
     def runs(self, dataset: str, swap: bool) -> tuple[list, object]:
         from sidkit import SidTable
-        from sidkit.data.sequences import read_sequences
         from sidkit.retriever.runs import TrainingRun
 
         folder, name = self.options.codes / dataset, self.options.tokenizer
@@ -262,6 +276,7 @@ class Search:
         line = facts | {
             "tokenizer": self.options.tokenizer,
             "users": self.options.users,
+            "examples": self.examples_of(facts["dataset"]),
             "validation": [outcome.best for outcome in outcomes],
             "best_epochs": [outcome.best_epoch for outcome in outcomes],
             "curves": [[round(entry[FIGURE], 5) for entry in outcome.log] for outcome in outcomes],

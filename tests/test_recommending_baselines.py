@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -192,6 +193,79 @@ def test_models_are_written_alone_and_fused_and_not_trained_again(tmp_path):
     assert lines["small best, fused"]["test"]["ndcg@10"] > 0.5 > lines["small best"]["test"]["ndcg@10"]
     assert lines["small best, the history allowed"]["repeats"]
     assert lines["small best"]["setting"]["plan"]["epochs"] == 1
+    assert lines["small best"]["finished"]
+
+
+def test_what_a_deadline_stopped_is_trained_again(monkeypatch):
+    monkeypatch.syspath_prepend(EXPERIMENTS)
+    from argparse import Namespace
+
+    from baseline_tables import latest
+    from fused_models import Models, keys_of
+
+    from sidkit.retriever.plan import PLANS
+
+    options = Namespace(users=0, minutes=0.0, workers=0, rate=0.0)
+    keys = keys_of(options, "toys", PLANS["best"], "prq-unique", 1)
+    models = Models(options, "cpu")
+    assert models.is_same(keys | {"finished": True}, keys)
+    assert models.is_same(keys, keys)
+    assert not models.is_same(keys | {"finished": False}, keys)
+    assert not models.is_same(keys | {"seed": 2}, keys)
+    longer = keys_of(options, "toys", replace(PLANS["best"], epochs=7), "prq-unique", 1)
+    assert not models.is_same(longer, keys)
+    options.rate = 1.0
+    assert models.is_same(longer, keys)
+    monkeypatch.setattr("baseline_tables.read_lines", lambda file: [
+        keys | {"method": "best", "finished": False}, keys | {"method": "fused"}, keys | {"method": "best", "n": 2}
+    ])  # fmt: skip
+    assert [line.get("n") for line in latest(Path())] == [2, None]
+
+
+@pytest.fixture
+def schedule(tmp_path):
+    """Search, models, SASRec and tables in one call, on forty items; the folder of its results and what it says."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "lastfm").mkdir()
+    np.save(tmp_path / "lastfm" / "prq-unique-0.npy", rng.integers(0, 256, (40, 3)).astype(np.uint8))
+    taken = [((rng.integers(40) + np.arange(6)) % 40).tolist() for _ in range(60)]
+    pq.write_table(pa.table({"items": taken}), tmp_path / "lastfm" / "sequences.parquet")
+    pq.write_table(pa.table({"item": np.arange(40)}), tmp_path / "lastfm" / "items.parquet")
+    words = [sys.executable, EXPERIMENTS / "best_in_minutes.py", tmp_path, tmp_path, "-o", tmp_path / "out"]
+    words += ["--minutes", "20", "--small", "--datasets", "lastfm", "--tokenizer", "prq-unique", "--candidates", "3"]
+    words += ["--rungs", "1,2", "--keep", "1", "--seeds", "1", "--processes", "1", "--settings", "1", "--workers", "0"]
+    words += ["--rate", "4"]  # examples a second: as many epochs as are trained in any case
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+    return tmp_path / "out", done.stdout
+
+
+def test_the_minutes_of_a_gpu_go_from_the_search_to_the_tables(schedule):
+    out, said = schedule
+    searched, models, baselines = (
+        [json.loads(line) for line in (out / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("tiger_search", "fused_models", "baselines")
+    )
+    assert {line["rung"] for line in searched} == {0, 1}
+    plan, used = json.loads((out / "plan.json").read_text()), models[0]["setting"]["plan"]
+    assert plan in [line["plan"] | {"patience": 2, "fusion": False} for line in searched if line["rung"] == 1]
+    assert used == plan | {"epochs": 8, "patience": 8, "fusion": True, "seed": 0}
+    assert [line["method"] for line in models] == ["small best", "small best, the history allowed", "small best, fused"]
+    assert [(line["method"], line["epochs"] > 1) for line in baselines] == [("sasrec", True)]
+    tables = (out / "best.md").read_text()
+    assert "| lastfm | TIGER, small best, fused | SASRec |" in tables
+    assert "### The search for the plan" in tables
+    assert "### Learning curves" not in tables  # which are those of models of full size
+    assert "ended with" not in said
+    assert "not done in time" not in said
+
+
+def test_datasets_are_shared_by_their_examples(monkeypatch):
+    monkeypatch.syspath_prepend(EXPERIMENTS)
+    from best_in_minutes import groups
+
+    names = ["lastfm", "beauty", "toys", "sports", "clothing"]
+    assert groups(names, 2) == [["sports", "toys"], ["clothing", "beauty", "lastfm"]]
+    assert groups(["toys"], 3) == [["toys"]]
 
 
 def test_what_helped_is_joined_field_by_field(monkeypatch):

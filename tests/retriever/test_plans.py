@@ -71,9 +71,9 @@ def test_a_step_uses_its_rate_and_takes_the_same_steps_as_adamw_of_torch(weight_
     stack, _ = stack_of(plan)
     total = plan.epochs * stack.layout.batches
     theirs = {name: value.detach().clone().requires_grad_() for name, value in stack.weights.items()}
-    matrices, norms = (
-        [value for value in theirs.values() if (value.ndim > 2) is is_matrix] for is_matrix in (True, False)
-    )
+    names = {"encoder.norm", "encoder.final", "decoder.norm", "decoder.final"}
+    matrices, norms = ([value for name, value in theirs.items() if (name in names) is them] for them in (False, True))
+    assert len(norms) == 4
     adam = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
     )

@@ -2,14 +2,26 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import SpecError, count_of
 from .columns import ColumnNotes, visits_from
 from .inputs import ids_of_lines
-from .options import Device, FileOrder, ItemColumn, Json, SequenceColumn, SequencesFile, TimeColumn, UserColumn, Within
+from .options import (
+    Device,
+    FileOrder,
+    Force,
+    ItemColumn,
+    Json,
+    SequenceColumn,
+    SequencesFile,
+    TimeColumn,
+    UserColumn,
+    Within,
+)
+from .outputs import require_file
 from .swapped import require_order
 
 
@@ -39,12 +51,17 @@ def evaluate(
         typer.Option("--fused/--not-fused", help="Figures of lists fused with counts too [default: where they helped]"),
     ] = None,
     within: Within = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Page to write: .html; or its figure: .svg; or --json's: .json"),
+    ] = None,
     sequence_column: SequenceColumn = None,
     item_column: ItemColumn = None,
     user_column: UserColumn = None,
     time_column: TimeColumn = None,
     file_order: FileOrder = False,
     device: Device = "auto",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """sidkit evaluate run/ sequences.parquet
@@ -53,6 +70,10 @@ def evaluate(
     exact expectation, corrected for colliding items, and for semantic IDs alone; of the same lists fused with counts;
     then what counting gives without a model. A second table has items that were never or seldom seen in training apart
     from the others. Of a folder with several seeds, the mean of every figure and its standard deviation over seeds.
+
+    sidkit evaluate run/ sequences.parquet -o evaluation.html
+
+    The same as a page, with a figure of how well items that were never or seldom seen in training are found.
     """
     from ..errors import need
 
@@ -66,6 +87,8 @@ def evaluate(
     from .printing import print_figures
     from .terminal import Terminal
 
+    if output is not None:
+        require_file(output, sequences, endings=(".html", ".svg", ".json"), force=force)
     if split not in ("test", "valid"):
         raise SpecError(f"--split must be test or valid, not {split!r}")
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
@@ -87,13 +110,37 @@ def evaluate(
     figures, users = [tally.means() for tally in tallies], tallies[0].count
     means, stds = means_and_stds(figures)
     seen = mean_seen([tally.seen for tally in tallies])
+    by_seed = {str(seed): each for seed, each in zip(seeds, figures, strict=False)}
+    rest = {"seeds": seeds, "figures": by_seed, "stds": stds} if seeds else {"sums": tallies[0].sums}
+    facts = {"users": users, "means": means, **rest, "seen": seen, "fusion": first.facts.get("fusion")}
+    facts |= {"counting": simple, **notes.field()}
+    if output is not None:
+        _write(output, facts, retriever, sequences)
     if as_json:
-        by_seed = {str(seed): each for seed, each in zip(seeds, figures, strict=False)}
-        rest = {"seeds": seeds, "figures": by_seed, "stds": stds} if seeds else {"sums": tallies[0].sums}
-        facts = {"users": users, "means": means, **rest, "seen": seen, "fusion": first.facts.get("fusion")}
-        print(json.dumps(facts | {"counting": simple, **notes.field()}))
+        print(json.dumps(facts))
         return
     print_figures(means, users, simple, seeds, stds)
     print_beyond(seen, first.facts.get("fusion"))
     if (most := beams or first.plan.beams) < max(CUTS):
         print(f"with {count_of(most, 'SID')} generated per user, figures at more than {most} are those at {most}")
+    if output is not None:
+        print(f"wrote {output}")
+
+
+def _write(output: Path, facts: dict[str, Any], retriever: Path, sequences: SequencesFile) -> None:
+    """The page, its figure, or what --json prints."""
+    from ..files.atomic import replace_file
+    from ..files.ours import MADE_BY
+    from ..report.draw.svg import figure_svg
+    from ..report.made import Made
+    from ..retriever.page import evaluation_page, seen_figure
+    from .printing import this_command
+
+    made = Made(this_command(), [("retriever", str(retriever)), ("sequences", str(sequences))])
+    texts = {
+        ".html": lambda: evaluation_page(retriever.name, facts, made),
+        ".svg": lambda: figure_svg(seen_figure(facts["seen"])),
+        ".json": lambda: json.dumps({"by": MADE_BY} | facts, indent=1) + "\n",
+    }
+    with replace_file(output) as temporary:
+        temporary.write_text(texts[output.suffix.lower()](), encoding="utf-8")

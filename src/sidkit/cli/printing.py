@@ -146,14 +146,6 @@ def print_items(prefix: str, count: int, items: Sequence[Mapping[str, Any]], for
 
 
 WIDE = 120  # columns that all figures take
-READINGS = {
-    "item": "item (a random one per SID)",
-    "expected": "item, expected",
-    "corrected": "item, collision-corrected",
-    "sid": "SID",
-    "fused": "fused with counts",
-}
-WITHOUT_MODEL = {"popular": "no model: the most popular", "followed": "no model: what followed the last item"}
 
 
 def print_figures(
@@ -169,6 +161,7 @@ def print_figures(
     table for each of Recall, NDCG and MRR.
     """
     from ..measure.ranking import CUTS, LABELS, labels_at
+    from ..retriever.page import READINGS, WITHOUT_MODEL
 
     labels = labels_at(*CUTS)
     rows = []

@@ -70,7 +70,7 @@ def train(
         float | None, typer.Option("--smoothing", help="Label smoothing [default: 0; best: 0.1]")
     ] = None,
     weight_decay: Annotated[
-        float | None, typer.Option("--weight-decay", help="Weight decay of matrices, as in AdamW [default: 0]")
+        float | None, typer.Option("--weight-decay", help="Weight decay, as in AdamW [default: 0]")
     ] = None,
     average: Annotated[
         float | None,
@@ -157,6 +157,7 @@ def train(
     from ..data.sequence_columns import SequenceColumns
     from ..engine.device import find_device
     from ..measure.counting import counted
+    from ..retriever.data import examples
     from ..retriever.plan import changed, plan_of
     from ..retriever.trainer import train as run
     from ..retriever.trainer import train_seeds
@@ -182,6 +183,7 @@ def train(
         notes.print()
     others = [sids_from(one, None, force) for one in also or ()]
     _say_pace(preset, plan, table.sizes, find_device(device))
+    _say_warmup(plan, len(examples(behaviour, "train")))
     given = (table, behaviour, output)
     with Terminal() as progress:
         if seeds is None:
@@ -229,6 +231,17 @@ def _say_pace(preset: str, plan: "Plan", sizes: tuple[int, ...], device: str) ->
     tokens = -(-plan.history * len(sizes) // 16) * 16
     if why := why_no_kernels(plan.shape, product_dtype(plan.precision, device), device, tokens):
         print(f"this model is compiled by torch, which takes 15 to 60 s and is slower: {why}", file=sys.stderr)
+
+
+def _say_warmup(plan: "Plan", examples: int) -> None:
+    """Say beforehand that the learning rate will hardly reach its value, as in a short training of a small dataset."""
+    steps = -(-examples // plan.batch) * plan.epochs
+    if plan.warmup > steps // 2:
+        print(
+            f"the learning rate rises for {plan.warmup:,} of at most {count_of(steps, 'step')}; for so few, give "
+            f"--warmup {steps // 10}, or a smaller --batch",
+            file=sys.stderr,
+        )
 
 
 def _require_output(output: Path, seeds: Any, force: bool, resume: bool) -> None:

@@ -20,7 +20,7 @@ from ..errors import InputError, StoreError, need
 
 __all__ = ["HubFolder"]
 
-PATTERNS = ["*.json", "*.safetensors", "*.parquet", "README.md"]
+PATTERNS = ["*.json", "*.safetensors", "*.parquet", "*.svg", "README.md"]
 REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 
 

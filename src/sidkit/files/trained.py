@@ -50,16 +50,18 @@ class TrainedFolder:
     advice: str = "train it again, or fetch an undamaged copy"
 
     @contextmanager
-    def writing(self, folder: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
+    def writing(self, folder: Path, facts: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> Iterator[Path]:
         """A temporary folder that takes the place of `folder` at the end, with these facts and the digests.
 
-        Folders in it are not part of the manifest.
+        notes: texts for people, by file name. They may be changed: like folders, they are not part of the manifest.
         """
         with replace_folder(folder) as temporary:
             yield temporary
             text = json.dumps({"format": self.name, **facts}, indent=1) + "\n"
             (temporary / self.facts).write_text(text, encoding="utf-8")
             write_manifest(temporary, self.name)
+            for name, note in (notes or {}).items():
+                (temporary / name).write_text(note, encoding="utf-8")
 
     def read_facts(self, folder: Path) -> dict[str, Any]:
         """The facts of a folder whose files are all as they were written."""

@@ -25,21 +25,35 @@ from ..progress import Progress
 from ..sids.prefixes import require_codes
 from .chances import Chances
 from .ranking import CUTS, mean_figures
+from .seen import ranks_by_seen, times_seen
 
-__all__ = ["counted", "counted_by_token", "held_out", "ranks_by_token", "require_counted"]
+__all__ = ["counted", "counted_by_token", "followed_by_seen", "held_out", "ranks_by_token", "require_counted"]
 
 Integers = NDArray[np.int64]
 
 
 def counted(sequences: Sequences, items: int, split: Literal["test", "valid"] = "test") -> dict[str, dict[str, float]]:
     """How well "popular" and "followed" find the held-out items among `items`. Ties go by popularity, then by row."""
+    popular, followed, _ = _ranks(sequences, items, split)
+    return {"popular": mean_figures(popular), "followed": mean_figures(followed)}
+
+
+def followed_by_seen(
+    sequences: Sequences, items: int, split: Literal["test", "valid"] = "test"
+) -> dict[str, dict[str, Any]]:
+    """How well "followed" finds held-out items, by how often these were seen in training (`sidkit.measure.seen`)."""
+    _, followed, target = _ranks(sequences, items, split)
+    return ranks_by_seen(followed, times_seen(sequences, items)[target])
+
+
+def _ranks(sequences: Sequences, items: int, split: Literal["test", "valid"]) -> tuple[Integers, Integers, Integers]:
+    """The ranks of the held-out items by "popular" and by "followed", from 0; and these items."""
     last, target = held_out(sequences, split)
     seen = sequences.training()
     popular = np.empty(items, np.int64)  # the rank of every item
     popular[np.argsort(-np.bincount(seen.rows, minlength=items), kind="stable")] = np.arange(items)
     start, after, _ = seen.transitions()
-    followed = _followed(start, after, popular, last, target)
-    return {"popular": mean_figures(popular[target]), "followed": mean_figures(followed)}
+    return popular[target], _followed(start, after, popular, last, target), target
 
 
 def counted_by_token(

@@ -14,36 +14,49 @@ from numpy.typing import NDArray
 
 from ..data.sequences import Sequences
 from ..decoding.device_trie import DeviceTrie
-from ..measure.counting_tables import CountTables, entries_of, largest_of_rows
+from ..measure.counting_tables import CountTables, entries_of
 from ..sids.trie import Trie
 from ..sids.vocabulary import Vocabulary
 from .beams import search_and_score
+from .evaluation import users_at_once
 from .model import Shape, Weights
 
 __all__ = ["Candidates", "Searcher", "UserHistories"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-COUNTED = 40  # items that each count may add to a user's candidates
+COUNTED = 40  # items that each count may add to a user's candidates, and as many that the user did not have
+COUNTED_AT_ONCE = 2048  # users whose counts are looked up at once
+ENTRIES = 1 << 22  # candidates of all users at once
 
 
 class UserHistories(NamedTuple):
-    """Users' histories: rows[position - length : position], table rows in time order, each of at least one item."""
+    """Users' histories: rows[position - length : position], table rows in time order, each of at least one item; had:
+    how many items before the position each user had, of which the model reads the latest."""
 
     rows: Integers
     position: Integers
     length: Integers
+    had: Integers
 
     @classmethod
     def of(cls, histories: Any, most: int) -> UserHistories:
-        """Of lists of table rows, the latest `most` of each."""
-        joined = Sequences.of([rows[-most:] for rows in histories])
-        return cls(joined.rows, joined.starts[1:], np.diff(joined.starts))
+        """Of lists of table rows, of which the latest `most` are read."""
+        joined = Sequences.of(histories)
+        had = np.diff(joined.starts)
+        return cls(joined.rows, joined.starts[1:], np.minimum(had, most), had)
 
     def table(self) -> tuple[Integers, NDArray[np.bool_]]:
         """(n, longest) the items, padded on the left, and which are real."""
         back = np.arange(int(self.length.max()), 0, -1)
         return self.rows[np.maximum(self.position[:, None] - back, 0)], back <= self.length[:, None]
+
+    def past(self, items: int) -> Integers:
+        """user * items + item of everything that the users had."""
+        user = np.repeat(np.arange(len(self.had)), self.had)
+        back = _order_within(user) + 1
+        past: Integers = user * items + self.rows[self.position[user] - back]
+        return past
 
 
 class Candidates(NamedTuple):
@@ -52,7 +65,7 @@ class Candidates(NamedTuple):
     model      the model's probability of the item: that of its SID, shared equally by the SID's items
     followed   how often it came right after the user's last item; after: how often any item did
     together   how near it is to the history, all items of a user adding up to one
-    past       whether it is in the history
+    past       whether the user had it, however long ago
     """
 
     users: int
@@ -86,65 +99,83 @@ class Searcher:
         self.on_device = DeviceTrie(trie, self.vocabulary, self.device)
         self.leaf = trie.leaf_of(items)
 
+    def at_once(self, beams: int) -> int:
+        """Users whose candidates are found at once, so that memory is bounded whatever the codebook and collisions."""
+        return max(
+            1, min(COUNTED_AT_ONCE, users_at_once(self.vocabulary.sizes, beams), ENTRIES // self.of_a_user(beams))
+        )
+
+    def of_a_user(self, beams: int) -> int:
+        """About how many candidates a user has: the items of the beams, and those that counts add."""
+        counts = np.asarray(self.trie.counts, np.float64)
+        return int(beams * (counts**2).sum() / counts.sum()) + 4 * COUNTED
+
     def __call__(self, histories: UserHistories, tokens: NDArray[Any], beams: int) -> Candidates:
         """tokens: (items, levels) of the table."""
         rows, real = histories.table()
         read = torch.as_tensor(np.where(real[..., None], tokens[rows], 0), device=self.device).flatten(1)
         followed = self.tables.after(histories.rows[histories.position - 1])
-        near = self.tables.near(*histories)
-        known = [entries_of(largest_of_rows(table, COUNTED))[:2] for table in (followed, near)]
-        user, item = (np.concatenate(parts) for parts in zip(*known, strict=True))
-        inside = self.leaf[item] >= 0
-        user, item = _different(user[inside], item[inside], len(self.leaf))
+        near = self.tables.near(histories.rows, histories.position, histories.length)
+        past = np.unique(histories.past(len(self.leaf)))
+        known = np.unique(np.concatenate([self._counted(table, past) for table in (followed, near)]))
+        user, item = np.divmod(known, len(self.leaf))
         grid, place = _padded(user, len(histories.position))
         further = np.zeros((*grid, tokens.shape[1]), np.int64)
         further[user, place] = tokens[item] - np.asarray(self.vocabulary.first)
         best, scores = search_and_score(
             self.weights, self.shape, self.on_device, read, beams, torch.as_tensor(further, device=self.device)
         )
-        counted = (user, item, scores.double().cpu().numpy()[user, place] - np.log(self._group(item)))
+        counted = (known, scores.double().cpu().numpy()[user, place] - np.log(self._group(item)))
         found = self._beams(best.leaf.cpu().numpy(), best.score.double().cpu().numpy())
-        return self._union(histories, counted, found, followed, near)
+        return self._union(len(histories.position), counted, found, followed, near, past)
+
+    def _counted(self, table: Any, past: Integers) -> Integers:
+        """user * items + item of the COUNTED largest of each row that can be recommended, and of the COUNTED largest
+        among those that are not in the past; of equal values, those of earlier items."""
+        user, item, value = entries_of(table)
+        inside = self.leaf[item] >= 0
+        order = np.lexsort((item[inside], -value[inside], user[inside]))
+        user, item = user[inside][order], item[inside][order]
+        key = user * len(self.leaf) + item
+        new = ~np.isin(key, past)
+        among_new = np.empty(len(key), np.int64)
+        among_new[new], among_new[~new] = _order_within(user[new]), COUNTED
+        return key[(_order_within(user) < COUNTED) | (among_new < COUNTED)]
 
     def _group(self, item: Integers) -> Integers:
         """How many items have the SID of each."""
         return np.asarray(self.trie.counts)[self.leaf[item]]
 
-    def _beams(self, leaf: Integers, score: Floats) -> tuple[Integers, Integers, Floats]:
-        """The items of the beams: user, item, log-probability."""
+    def _beams(self, leaf: Integers, score: Floats) -> tuple[Integers, Floats]:
+        """The items of the beams: user * items + item, log-probability."""
         user, beam = np.nonzero(leaf >= 0)
         which = leaf[user, beam]
         group = np.asarray(self.trie.counts)[which]
-        within = np.arange(group.sum()) - np.repeat(np.cumsum(group) - group, group)
+        within = _order_within(np.repeat(np.arange(len(group)), group))
         item = self.trie.rows[np.repeat(self.trie.bounds[which], group) + within].astype(np.int64)
-        return np.repeat(user, group), item, np.repeat(score[user, beam] - np.log(group), group)
+        return np.repeat(user, group) * len(self.leaf) + item, np.repeat(score[user, beam] - np.log(group), group)
 
-    def _union(self, histories: UserHistories, counted: Any, found: Any, followed: Any, near: Any) -> Candidates:
-        users, items = len(histories.position), len(self.leaf)
-        both = [np.concatenate(parts) for parts in zip(found, counted, strict=True)]
-        key, first = np.unique(both[0] * items + both[1], return_index=True)
-        user, item = key // items, key % items
+    def _union(self, users: int, counted: Any, found: Any, followed: Any, near: Any, past: Integers) -> Candidates:
+        every, score = (np.concatenate(parts) for parts in zip(found, counted, strict=True))
+        key, first = np.unique(every, return_index=True)
+        user, item = np.divmod(key, len(self.leaf))
         after, mass = np.asarray(followed.sum(1)).ravel(), np.asarray(near.sum(1)).ravel()
-        rows, real = histories.table()
-        taken = (np.nonzero(real)[0] * items + rows[real]).astype(np.int64)
         return Candidates(
-            users, user, item, np.exp(both[2][first]),
+            users, user, item, np.exp(score[first]),
             _looked_up(followed, user, item), after[user].astype(np.float64),
-            _looked_up(near, user, item) / np.maximum(mass, 1e-30)[user], np.isin(key, taken),
+            _looked_up(near, user, item) / np.maximum(mass, 1e-30)[user], np.isin(key, past),
         )  # fmt: skip
 
 
-def _different(user: Integers, item: Integers, items: int) -> tuple[Integers, Integers]:
-    """Every pair once, sorted."""
-    key = np.unique(user * items + item)
-    return key // items, key % items
+def _order_within(user: Integers) -> Integers:
+    """For each entry, how many entries of the same user are before it; user: sorted."""
+    counts = np.bincount(user) if len(user) else np.zeros(0, np.int64)
+    return np.arange(len(user)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _padded(user: Integers, users: int) -> tuple[tuple[int, int], Integers]:
     """The shape of a table with the entries of every user in a row, and the column of each; user: sorted."""
-    counts = np.bincount(user, minlength=users)
-    place = np.arange(len(user)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return (users, int(counts.max(initial=0))), place
+    return (users, int(np.bincount(user, minlength=users).max(initial=0))), _order_within(user)
 
 
 def _looked_up(table: Any, row: Integers, column: Integers) -> Floats:

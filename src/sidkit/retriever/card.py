@@ -10,7 +10,9 @@ from ..measure.seen import SEEN
 if TYPE_CHECKING:
     from ..sids.table import SidTable
 
-__all__ = ["retriever_card"]
+__all__ = ["SEEN_PICTURE", "retriever_card"]
+
+SEEN_PICTURE = "seen.svg"  # beside the card
 
 
 def retriever_card(facts: dict[str, Any], table: SidTable, name: str) -> str:
@@ -49,7 +51,7 @@ def _by_seen(seen: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     """A table of test figures by how often the target was seen in training; seen: of retriever.json."""
     if not seen:
         return ""
-    lists = {"model": "alone", "fused": "fused with counts"}
+    lists = {"model": "alone", "fused": "fused with counts", "followed": "by counting"}
     shown = {words: seen[name] for name, words in lists.items() if name in seen}
     heads = [f"{figure}, {words}" for words in shown for figure in ("Recall@10", "NDCG@10")]
     rows = [f"| target item | users | {' | '.join(heads)} |", "|---|---:|" + "---:|" * len(heads)]
@@ -62,4 +64,6 @@ def _by_seen(seen: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
 A target that was never seen is out of reach of counting, and of every model over item ids:
 
 {table}
+
+![Recall@10 by how often the target was seen in training]({SEEN_PICTURE})
 """

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from ..data.sequences import Sequences
 from ..decoding.device_trie import DeviceTrie
+from ..measure.counting import followed_by_seen
 from ..measure.seen import ranks_by_seen, times_seen
 from ..progress import Progress, Silent
 from ..sids.table import SidTable
@@ -60,6 +61,9 @@ class Evaluator:
         self.by_length = np.argsort(held_out.length, kind="stable")
         self.longest = held_out.length[self.by_length]  # of the users up to each
         self.trie, self.vocabulary = trie or Trie.of(table), Vocabulary(table.sizes)
+        self.seen_counted = {}
+        if by_seen and split != "train" and len(self.trie.rows) == len(table):  # counting has no part of the catalogue
+            self.seen_counted["followed"] = followed_by_seen(sequences, len(table), split)
         self.judge = Judge(self.trie, len(table), device, invalid_consumes_rank=invalid_consumes_rank)
         self.tokens = torch.as_tensor(self.vocabulary.tokens(table.codes), device=device)
         self.items = torch.as_tensor(sequences.rows, device=device)
@@ -89,7 +93,7 @@ class Evaluator:
             return {}
         target = self.items[self.position]
         rank, share = self.judge.expected(leaf, target)
-        return {"model": ranks_by_seen(rank, self.times[target.cpu().numpy()], share)}
+        return {"model": ranks_by_seen(rank, self.times[target.cpu().numpy()], share)} | self.seen_counted
 
     def histories(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Of users start to stop, sorted by length: items (n, longest), padded on the left, and which are real."""

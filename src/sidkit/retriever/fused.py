@@ -16,7 +16,6 @@ from ..progress import Progress, Silent
 from ..sids.trie import Trie
 from .candidates import Candidates, UserHistories
 from .data import Split, Vocabulary, examples
-from .evaluation import users_at_once
 from .fusion import Fusion, FusionWeights, fit_fusion, fused_figures, fused_scores, target_ranks
 from .metrics import Tally
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["add_fused", "fitted", "fused_ranks", "held_out_candidates"]
 
 FITTED_USERS = 20_000  # of validation, at most; a sample of them decides as well
-COUNTED_AT_ONCE = 2048  # users whose counts are looked up at once
+FITTED_ENTRIES = 1 << 23  # their candidates, at most
 
 
 def held_out_candidates(
@@ -38,17 +37,17 @@ def held_out_candidates(
     most: how many users, drawn at random where there are more.
     """
     plan, table, report = retriever.plan, retriever.table, progress or Silent()
-    held_out = examples(sequences, split, plan.history)
+    held_out, had = examples(sequences, split, plan.history), examples(sequences, split, len(sequences.rows)).length
     users = np.arange(len(held_out))
     if most is not None and most < len(users):
         users = np.sort(np.random.default_rng(0).choice(len(users), most, replace=False))
     users = users[np.argsort(held_out.length[users], kind="stable")]  # so that hardly any padding is computed
-    searcher = retriever.searcher(tables, trie)
-    tokens, beams = Vocabulary(table.sizes).tokens(table.codes), beams or plan.beams
-    at_once = min(plan.inference_batch or COUNTED_AT_ONCE, COUNTED_AT_ONCE, users_at_once(table.sizes, beams))
+    searcher, beams = retriever.searcher(tables, trie), beams or plan.beams
+    tokens, at_once = Vocabulary(table.sizes).tokens(table.codes), searcher.at_once(beams)
+    at_once = min(at_once, plan.inference_batch or at_once)
     for start in range(0, len(users), at_once):
         part = users[start : start + at_once]
-        histories = UserHistories(sequences.rows, held_out.position[part], held_out.length[part])
+        histories = UserHistories(sequences.rows, held_out.position[part], held_out.length[part], had[part])
         yield part, sequences.rows[held_out.position[part]], searcher(histories, tokens, beams)
         report.advance(len(part))
 
@@ -56,9 +55,11 @@ def held_out_candidates(
 def fitted(retriever: Retriever, sequences: Sequences, progress: Progress | None = None) -> Fusion:
     """A fusion of the retriever with counts of the sequences' training part, fitted on their validation part."""
     tables = CountTables.of(sequences.training(), len(retriever.table))
+    of_a_user = retriever.searcher(tables).of_a_user(retriever.plan.beams)
+    most = min(len(examples(sequences, "valid")), FITTED_USERS, max(1, FITTED_ENTRIES // of_a_user))
     if progress is not None:
-        progress.start("fuse", min(len(examples(sequences, "valid")), FITTED_USERS))
-    parts = list(held_out_candidates(retriever, tables, sequences, "valid", FITTED_USERS, progress=progress))
+        progress.start("fuse", most)
+    parts = list(held_out_candidates(retriever, tables, sequences, "valid", most, progress=progress))
     return fit_fusion(
         Candidates.joined([part for _, _, part in parts]), np.concatenate([one for _, one, _ in parts]), tables
     )

@@ -24,13 +24,15 @@ def fused_items(
 ) -> Iterator[list[Recommendation]]:
     """The wanted items of every user. histories: table rows, each of at least one."""
     table = retriever.table
-    given = UserHistories.of(histories, retriever.plan.history)
-    found = retriever.searcher(fusion.tables, trie)(given, Vocabulary(table.sizes).tokens(table.codes), beams)
-    score = fused_scores(found, fusion.weights)
-    starts = np.searchsorted(found.user, np.arange(len(histories) + 1))
-    for user, history in enumerate(histories):
-        part = slice(starts[user], starts[user + 1])
-        item, own = found.item[part], score[part]
-        order = np.lexsort((item, -own))
-        order = order[own[order] > 0]
-        yield ranked_rows(table, item[order].tolist(), np.log(own[order]).tolist(), wanted, history)
+    searcher, tokens = retriever.searcher(fusion.tables, trie), Vocabulary(table.sizes).tokens(table.codes)
+    at_once = searcher.at_once(beams)
+    for first in range(0, len(histories), at_once):
+        some = histories[first : first + at_once]
+        found = searcher(UserHistories.of(some, retriever.plan.history), tokens, beams)
+        score = fused_scores(found, fusion.weights)
+        starts = np.searchsorted(found.user, np.arange(len(some) + 1))
+        for history, start, stop in zip(some, starts[:-1], starts[1:], strict=True):
+            item, own = found.item[start:stop], score[start:stop]
+            order = np.lexsort((item, -own))
+            order = order[own[order] > 0]
+            yield ranked_rows(table, item[order].tolist(), np.log(own[order]).tolist(), wanted, history)

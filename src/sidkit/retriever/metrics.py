@@ -42,8 +42,8 @@ def representatives(trie: Trie, seed: int = SEED) -> NDArray[np.int64]:
 class Tally:
     """Sums of figures over users, by name, and the number of users.
 
-    seen   by list ("model": the `expected` reading of the beams; "fused"), figures of targets by how often they were
-           seen in training (`sidkit.measure.seen`), where that was asked for
+    seen   by list ("model": the `expected` reading of the beams; "fused"; "followed": counting), figures of targets by
+           how often they were seen in training (`sidkit.measure.seen`), where that was asked for
     """
 
     sums: dict[str, float] = field(default_factory=dict)

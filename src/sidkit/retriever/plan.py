@@ -34,7 +34,8 @@ class Plan:
     warmup         steps over which the learning rate rises to its value
     decay          what it does after them: "none", or "linear" or "cosine" down to zero at the end of the last epoch
     smoothing      label smoothing: the share of a target's probability that is spread over all tokens
-    weight_decay   of matrices, as in AdamW: a step takes them by rate * weight_decay of themselves towards zero
+    weight_decay   of all weights but the scales of norms, as in AdamW: a step takes them by rate * weight_decay of
+                   themselves towards zero
     average        weights are averaged over steps, the older ones by this factor a step (`rates.py`), and the average
                    is what is validated and kept; 0: the weights themselves
     crop           the share of examples whose history is cut to a random length, anew in every epoch

@@ -2,7 +2,7 @@
 
 rate      rises evenly over the first `warmup` steps, then stays or decays, evenly or by half a cosine, towards zero
           at the end of the last epoch
-decay     w <- (1 - rate * weight_decay) w before the step of Adam, of matrices alone, as AdamW has it
+decay     w <- (1 - rate * weight_decay) w before the step of Adam, as AdamW has it, of all but the scales of norms
 average   a_t = d_t a_(t-1) + (1 - d_t) w_t with d_t = min(average, (1 + t) / (10 + t)): the first steps, whose
           weights are far from the last, are forgotten soon
 """
@@ -14,11 +14,13 @@ from typing import Any
 
 import torch
 
+from .model import Weights
 from .plan import Plan
 
 __all__ = ["move_average", "rates_at", "shrink"]
 
 Tensor = Any
+NORMS = (".norm", ".final")  # how the names of their scales end
 
 
 def rates_at(step: Tensor, plan: Plan, steps: int) -> Tensor | float:
@@ -35,11 +37,11 @@ def rates_at(step: Tensor, plan: Plan, steps: int) -> Tensor | float:
     return plan.learning_rate * factor
 
 
-def shrink(weights: list[Tensor], rate: Tensor | float, weight_decay: float) -> None:
-    """Weight decay of one step, in place; weights: (R, ...), of which the vectors of norms stay as they are."""
-    for weight in weights:
-        if weight.ndim > 2:
-            kept = 1 - rate * weight_decay
+def shrink(weights: Weights, rate: Tensor | float, weight_decay: float) -> None:
+    """Weight decay of one step, in place; weights: (R, ...), of which the scales of norms stay as they are."""
+    kept = 1 - rate * weight_decay
+    for name, weight in weights.items():
+        if not name.endswith(NORMS):
             weight.mul_(kept if isinstance(kept, float) else kept.view(-1, *[1] * (weight.ndim - 1)))
 
 

@@ -118,12 +118,12 @@ class Retriever(HubFolder):
         beams = self._beams(beams, max(wanted.k + seen, self.plan.beams))
         trie = self.trie if within is None else Trie.of(self.table, self._rows(within))
         device_trie = self._device_trie if within is None else self._on_device(trie)
+        if fusion is not None:
+            yield from fused_items(self, fusion, trie, histories, wanted, beams)
+            return
         at_once = users_at_once(self.table.sizes, beams)
         for start in range(0, len(histories), at_once):
             users = histories[start : start + at_once]
-            if fusion is not None:
-                yield from fused_items(self, fusion, trie, users, wanted, beams)
-                continue
             tokens = self._tokens([list(rows[-self.plan.history :]) for rows in users])
             best = beam_search(self._fast_weights, self.plan.shape, device_trie, tokens, beams)
             for rows, leaves, scores in zip(users, best.leaf.tolist(), best.score.tolist(), strict=True):

@@ -234,7 +234,7 @@ class Stack:
             weights, copies = (list(each.values()) for each in (self.weights, self.copies))
             rates = rates_at(self.step, self.plan, self.plan.epochs * self.layout.batches)
             if self.plan.weight_decay:
-                shrink(weights, rates, self.plan.weight_decay)
+                shrink(self.weights, rates, self.plan.weight_decay)
             self.parts.adam(weights, copies, grads, first, second, self.step, rates)
             if self.plan.average:
                 move_average(list(self.averages.values()), weights, self.step, self.plan.average)

@@ -6,6 +6,7 @@ folder/
   retriever.json                                           how it was trained, and how well it did
   counts.safetensors                                       where a fusion was fitted: what it counted in training
   sidkit.json                                              the SHA-256 of each of these files
+  README.md, seen.svg                                      for people: its card, and how well it finds rare items
   log.jsonl, tensorboard/                                  epoch by epoch
 """
 
@@ -19,11 +20,14 @@ from safetensors.torch import load_file
 
 from ..errors import SpecError, StoreError
 from ..files.trained import WEIGHTS, TrainedFolder, require_weights, typed_values, write_pretrained
+from ..report.draw.svg import figure_svg
 from ..sids.table import SidTable
+from .card import SEEN_PICTURE, retriever_card
 from .counts_file import COUNTS, read_counts, write_counts
 from .data import Vocabulary
 from .fusion import Fusion, FusionWeights
 from .model import Shape, Weights, build_t5, from_state, shapes_of, to_state
+from .page import seen_figure
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -40,7 +44,10 @@ def save(retriever: Retriever, folder: Path) -> None:
     """Write a folder that `Retriever.load` and transformers' `from_pretrained` read."""
     shape = retriever.plan.shape
     model = build_t5(shape, len(Vocabulary(retriever.table.sizes)), to_state(retriever.weights, shape))
-    with RETRIEVER.writing(folder, retriever.facts) as temporary:
+    notes = {"README.md": retriever_card(retriever.facts, retriever.table, folder.name)}
+    if seen := retriever.facts.get("seen"):
+        notes[SEEN_PICTURE] = figure_svg(seen_figure(seen))
+    with RETRIEVER.writing(folder, retriever.facts, notes) as temporary:
         write_pretrained(model, temporary)
         retriever.table.to_parquet(temporary / TABLE)
         if retriever.fusion is not None:

@@ -37,14 +37,17 @@ def train_stack(
     checkpoint: Checkpoint | None = None,
     report: Callable[[Outcome], None] = lambda outcome: None,
     deadline: float | None = None,
+    tested: bool = True,
 ) -> Iterator[Outcome]:
     """Train runs whose SIDs have the same sizes, `at_once` of them in one stack; yields each when it has stopped.
 
     report is called after every epoch of every run. Past the deadline (time.monotonic) the runs in the stack are
     yielded as they are, not `finished`; a run is not started if it would meet the deadline, judged by the mean length
-    of those that stopped.
+    of those that stopped. tested: whether runs that have stopped get figures of the test.
     """
-    schedule = Schedule(runs, sequences, plan, device, at_once, progress or Silent(), checkpoint, report, deadline)
+    schedule = Schedule(
+        runs, sequences, plan, device, at_once, progress or Silent(), checkpoint, report, deadline, tested
+    )
     while schedule.admit():
         yield from schedule.retire()
         if schedule.is_ready():
@@ -66,10 +69,12 @@ class Schedule:
         checkpoint: Checkpoint | None,
         report: Callable[[Outcome], None],
         deadline: float | None,
+        tested: bool,
     ) -> None:
         sizes = _check(runs, sequences, plan)
         self.sequences, self.plan, self.device = sequences, plan, device
         self.progress, self.checkpoint, self.report, self.deadline = progress, checkpoint, report, deadline
+        self.tested = tested
         self.waiting = list(runs)
         self.running: dict[int, Outcome] = {}  # by index in the stack
         self.evaluators: dict[int, Evaluator] = {}
@@ -113,7 +118,7 @@ class Schedule:
         for index in [index for index, outcome in self.running.items() if self.late or outcome.is_over(self.plan)]:
             outcome = self.running.pop(index)
             outcome.finished = outcome.is_over(self.plan)
-            outcome.test = self._test(outcome)
+            outcome.test = self._test(outcome) if self.tested else None
             self.lengths.append(outcome.epoch)
             self.progress.advance((self.plan.epochs - outcome.epoch) * self.examples)
             yield outcome
