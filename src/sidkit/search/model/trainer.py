@@ -30,6 +30,7 @@ from ..training.plan import SearchPlan
 from ..training.stages import Corpus, training_stages
 from ..training.tokens import Tokens, train_bpe
 from .model import SearchModel
+from .query_clicks import QueryClicks
 from .query_sids import QueryEncoder
 from .ranking import Counters
 from .start import first_weights, plan_of_folder
@@ -89,13 +90,16 @@ def train_search(
             "shop": data.shop.facts.get("source"),
             "versions": {"sidkit": __version__, "torch": torch.__version__},
         }
-        parts = stored_parts(data, templates, template_file(plan.templates).read_text(encoding="utf-8"), query_encoder)
+        text = template_file(plan.templates).read_text(encoding="utf-8")
+        parts = stored_parts(data, plan, templates, text, query_encoder)
         model = SearchModel(trainer.weights, tokens, plan, parts, facts, where)
         model.save(folder)
     return model.on(where)
 
 
-def stored_parts(data: SearchData, templates: Any, text: str, encoder: QueryEncoder | None) -> ModelParts:
+def stored_parts(
+    data: SearchData, plan: SearchPlan, templates: Any, text: str, encoder: QueryEncoder | None
+) -> ModelParts:
     """What a model's folder has besides weights and tokens; text: of the templates' file."""
     counters = Counters.of(data.shop.counters, data.table.ids)
     columns = {name: data.items.column(name) for name in SHOWN}
@@ -103,7 +107,10 @@ def stored_parts(data: SearchData, templates: Any, text: str, encoder: QueryEnco
     known = np.flatnonzero(data.corpus.query_codes[:, 0] >= 0)
     texts = pa.array([data.corpus.queries[i] for i in known.tolist()], pa.string())
     queries = SidTable(texts, data.corpus.query_codes[known], data.table.sizes, data.table.template)
-    return ModelParts(data.table, items, queries, templates, text, encoder, data.corpus.item_vectors)
+    clicks = None
+    if plan.cold_users == "query" and "user_sid" in templates["personal"][0].inputs:
+        clicks = QueryClicks.of(*data.clicked_for_queries(max(plan.history, plan.long_history)))
+    return ModelParts(data.table, items, queries, templates, text, encoder, data.corpus.item_vectors, clicks)
 
 
 def _tokens(corpus: Corpus, sizes: tuple[int, ...], plan: SearchPlan, start: Path | None, report: Progress) -> Tokens:

@@ -25,13 +25,14 @@ from ..align.pairs import normal_queries
 from ..read.left_out import LeftOut
 from ..shop import Shop
 from ..shop.lists import flat
-from .context import past_of
+from .context import COUNTED, by_count, past_of
 from .stages import Corpus, Events
 
 __all__ = ["SearchData", "TestPairs", "profiles_of"]
 
 Integers = NDArray[np.int64]
 POSITIVES = ("both", "clicks", "orders")
+AT_ONCE = 1 << 14  # queries whose clicks are counted at once
 
 
 class _Log(NamedTuple):
@@ -136,6 +137,20 @@ class SearchData:
         x = np.where(rows[:, None] < 0, 0.0, x[rows]).astype(np.float32)
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         return replace(self, corpus=replace(self.corpus, item_vectors=x))
+
+    def clicked_for_queries(self, count: int) -> tuple[list[str], list[Integers]]:
+        """The queries with clicks in the training part, and the rows of at most `count` items clicked for each, those
+        of most clicks last: what a user without clicks is known by once that part is over."""
+        row, clicked = (part[self.log.train[self.log.clicked[0]]] for part in self.log.clicked)
+        asked = np.unique(self.log.query[row])
+        after = np.full(len(asked), np.iinfo(np.int64).max)
+        past = past_of(asked, after, self.log.query[row], self.log.time[row], clicked)
+        lists = []
+        for start in range(0, len(asked), AT_ONCE):
+            some = np.arange(start, min(start + AT_ONCE, len(asked)))
+            ranked = by_count(past.latest(some, max(count, COUNTED))[0])
+            lists += [one[one >= 0] for one in ranked[:, ranked.shape[1] - count :]]
+        return [self.corpus.queries[i] for i in asked.tolist()], lists
 
     def test(self, kind: str) -> TestPairs:
         """The test pairs of clicks or orders."""
