@@ -38,6 +38,7 @@ from .store import SEARCH_MODEL, ModelParts
 
 __all__ = ["stored_parts", "train_search"]
 
+COMPARED = 64  # queries that are encoded again, to see that it gives their SIDs
 SHOWN = ("item_id", "title", "brand", "seller", "price")  # what the folder keeps of items
 
 
@@ -66,6 +67,8 @@ def train_search(
     tokenizer = tokenizer if query_encoder is None else query_encoder.tokenizer
     SEARCH_MODEL.check_target(folder)
     _require_same_sizes(data.table, tokenizer)
+    if query_encoder is not None:
+        _require_same_codes(data.corpus, query_encoder)
     templates = read_templates(plan.templates)
     tokens = _tokens(data.corpus, data.table.sizes, plan, begin, report)
     stages = training_stages(data.corpus, templates, tokens, plan)
@@ -127,6 +130,21 @@ def _require_same_sizes(table: SidTable, tokenizer: FittedTokenizer | None) -> N
     if tokenizer is not None and tuple(tokenizer.sizes) != tuple(table.sizes):
         ours, theirs = ("-".join(map(str, sizes)) for sizes in (table.sizes, tokenizer.sizes))
         raise InputError(f"the SIDs have sizes {ours}, but the tokenizer makes {theirs}: it did not make these SIDs")
+
+
+def _require_same_codes(corpus: Corpus, encoder: QueryEncoder) -> None:
+    """An error if most of some known queries are given other SIDs than they have. The last code does not count: where
+    queries were spread, theirs may differ."""
+    known = np.flatnonzero(corpus.query_codes[:, 0] >= 0)
+    some = known[:: max(1, len(known) // COMPARED)][:COMPARED]
+    levels = max(1, corpus.query_codes.shape[1] - 1)
+    given = encoder.codes([corpus.queries[i] for i in some.tolist()])[:, :levels]
+    equal = int((given == corpus.query_codes[some, :levels]).all(1).sum())
+    if equal < len(some) / 2:
+        raise InputError(
+            f"encoder, alignment and tokenizer give {len(some) - equal} of {len(some)} queries other SIDs than they "
+            "have: name those with which the SIDs were made"
+        )
 
 
 def _identity(corpus: Corpus, plan: SearchPlan, tokens: Tokens, weights: dict[str, Any]) -> str:

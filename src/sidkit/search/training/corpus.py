@@ -92,6 +92,12 @@ class SearchData:
                 f"items have SIDs of sizes {_sizes(item_sids)}, queries of {_sizes(query_sids)}; encode both with the "
                 "same tokenizer"
             )
+        made_by = {one.origin.tokenizer_digest for one in (item_sids, query_sids)} - {""}
+        if len(made_by) > 1:
+            raise InputError(
+                f"items have SIDs of the tokenizer {_maker(item_sids)}, queries of {_maker(query_sids)}; encode both "
+                "with the same tokenizer"
+            )
         return cls.joined(shop, item_sids, _query_codes(shop.queries, query_sids), left_out, positives)
 
     @classmethod
@@ -270,6 +276,10 @@ def _categories(items: Any) -> list[str | None]:
 def _rows_of(values: Any, known: Any) -> Integers:
     """The row of every value, -1 for null and for values that are not known."""
     return np.where(pc.is_null(values).to_numpy(zero_copy_only=False), -1, match(values, known))
+
+
+def _maker(table: SidTable) -> str:
+    return f"{table.origin.tokenizer} ({table.origin.tokenizer_digest})"
 
 
 def _sizes(table: SidTable) -> str:
