@@ -3,7 +3,8 @@
     python benchmarks/search_ask.py -o benchmarks/results/search_ask.json
 
 The model is trained for a few steps only: an answer takes as long as a good one. Its vocabulary is what the titles have
-(16,000 words at most) and the SIDs of 256-128-64. The first call, which builds the trie, is not counted.
+(16,000 words at most) and the SIDs of 256-128-64. The first call, which builds the trie, is not counted. `load` is
+that of the machine in the minute before.
 """
 
 from __future__ import annotations
@@ -42,6 +43,13 @@ def model_of(folder: Path, items: int, plan: SearchPlan) -> SearchModel:
     return train_search(SearchData.of(shop, *sids), folder / "run", plan, device="cpu")
 
 
+def _summary(times: list[float]) -> dict[str, float]:
+    """Of milliseconds."""
+    return {
+        name: round(float(of(times)), 1) for name, of in (("fastest", min), ("median", np.median), ("slowest", max))
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path)
@@ -52,6 +60,7 @@ def main() -> None:
     plan = SearchPlan(preset(asked.preset), epochs=(0, 0, 1), batch=64)
     with TemporaryDirectory() as folder:
         model = model_of(Path(folder), asked.items, plan)
+    load = os.getloadavg()[0]  # above the number of cores, others had a part of them: then the fastest tells most
     walls, cpus = [], []
     for i in range(asked.times + 1):
         wall, cpu = time.perf_counter(), time.process_time()
@@ -68,8 +77,9 @@ def main() -> None:
         "vocabulary": model.tokens.size,
         "items": asked.items,
         "beams": plan.beams,
-        "ms": {"median": round(float(np.median(walls[1:])), 1), "slowest": round(max(walls[1:]), 1)},
-        "cpu_ms": {"median": round(float(np.median(cpus[1:])), 1)},
+        "load": round(load, 1),
+        "ms": _summary(walls[1:]),
+        "cpu_ms": _summary(cpus[1:]),
     }
     print(json.dumps(found, indent=1))
     if asked.output:

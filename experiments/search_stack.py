@@ -254,7 +254,7 @@ def run_stack(
     text = template_file(plan.templates).read_text(encoding="utf-8")
     for run, (key, made, one) in enumerate(zip(keys, all_made, data, strict=True)):
         began = time.monotonic()
-        parts = stored_parts(one, templates, text, None)
+        parts = stored_parts(one, plan, templates, text, None)
         model = SearchModel(stack.weights_of(run), tokens, plans[run], parts, {}, device).on(device)
         if events is not None:
             leaf, _ = model.generate(one.corpus, events)

@@ -35,6 +35,7 @@ def make_search(folder: Path) -> None:
     from sidkit import SidTable
     from sidkit.search.bart.shape import BartShape
     from sidkit.search.model.model import SearchModel
+    from sidkit.search.model.query_clicks import QueryClicks
     from sidkit.search.model.ranking import Counters
     from sidkit.search.model.start import first_weights
     from sidkit.search.model.store import ModelParts
@@ -53,7 +54,9 @@ def make_search(folder: Path) -> None:
     counts = {field.name: pa.array(np.zeros(len(ROWS))) for field in fields(Counters)}
     queries = SidTable(["red shoe"], table.codes[:1], SIZES)
     text = template_file(plan.templates).read_text(encoding="utf-8")
-    parts = ModelParts(table, pa.table(shown | counts), queries, read_templates(plan.templates), text)
+    clicks = QueryClicks.of(["red shoe"], [np.array([2, 0])])
+    templates = read_templates(plan.templates)
+    parts = ModelParts(table, pa.table(shown | counts), queries, templates, text, query_clicks=clicks)
     weights = first_weights(plan, tokens, None, None)
     SearchModel(weights, tokens, plan, parts, {"plan": asdict(plan)}, "cpu").save(folder / "run")
 

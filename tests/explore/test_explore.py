@@ -28,6 +28,20 @@ from sidkit.web.guard import is_loopback
 from sidkit.web.listen import bind
 from warm import Warm
 
+
+def test_a_search_model_of_other_sids_is_refused(tmp_path):
+    codes = np.array([[0, 1], [1, 1], [1, 0]], np.int32)
+    SidTable(["a", "b", "c"], codes, (2, 2)).to_parquet(tmp_path / "sids.parquet")
+    explorer = Pages(read(tmp_path / "sids.parquet"))
+    explorer.require_sids((2, 2), {"a": [0, 1], "c": [1, 0]})
+    with pytest.raises(InputError, match=r"writes other SIDs than .* has, that of 'c' for one; explore sids.parquet"):
+        explorer.require_sids((2, 2), {"a": [0, 1], "c": [1, 1]})
+    with pytest.raises(InputError, match="that of 'd' for one"):
+        explorer.require_sids((2, 2), {"d": [0, 1]})
+    with pytest.raises(InputError, match="writes other SIDs than"):
+        explorer.require_sids((2, 3), {"a": [0, 1]})
+
+
 # -- prefixes --
 
 

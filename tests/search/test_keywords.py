@@ -9,6 +9,7 @@ import pytest
 
 from command import sidkit
 from sidkit.errors import InputError, SpecError
+from sidkit.search.keywords.attribute_words import ATTRIBUTE_WORDS, ATTRIBUTE_WORDS_ZH
 from sidkit.search.keywords.dictionary import FEEDS, RULES, dictionary
 from sidkit.search.keywords.matching import Matcher, fuse
 from toyshop import shop_tables, write_shop
@@ -90,9 +91,21 @@ def test_a_series_is_a_word_that_follows_one_brand_alone():
     assert kinds["align"] == "Modifier"
 
 
+def test_chinese_titles_have_attributes_and_sizes_although_their_words_are_not_marked():
+    titles = [f"法式纯棉碎花连衣裙女款{i} 春季 500ml 2斤装" for i in range(5)]
+    table = dictionary(pa.table({"title": titles + [f"Phone 64GB sc141x {i}" for i in range(5)]}))
+    kinds = {row["keyword"]: row["type"] for row in table.to_pylist() if row["count"] == 5}
+    wanted = {"法式": "Style", "纯棉": "Material", "碎花": "Pattern", "女款": "Audience", "春季": "Season"}
+    wanted |= {"500ml": "Specifications", "2 斤": "Specifications", "64gb": "Specifications", "sc141x": "Model"}
+    assert {word: kinds.get(word) for word in wanted} == wanted
+    found = Matcher(table["keyword"].to_pylist())
+    assert {found.keywords[i] for i in found.find("春季纯棉裙 2斤")} == {"春季", "纯棉", "2 斤"}
+
+
 def test_every_line_of_the_feeds_is_of_a_known_type_and_rule():
     assert {feed.type for feed in FEEDS} == TYPES
     assert {feed.rule for feed in FEEDS} == set(RULES)
+    assert set(ATTRIBUTE_WORDS) == set(ATTRIBUTE_WORDS_ZH)
 
 
 def test_a_dictionary_without_keywords_is_an_error():

@@ -8,6 +8,7 @@ import pytest
 
 from sidkit.errors import BadRowsError, InputError, SpecError
 from sidkit.progress import Silent
+from sidkit.search.align.pairs import normal_queries
 from sidkit.search.read.assemble import ReadOptions
 from sidkit.search.read.log import LogFiles, read_log
 from sidkit.search.read.order import in_order
@@ -63,8 +64,6 @@ def test_a_pause_longer_than_the_gap_ends_a_session(items, tmp_path):
     assert len({first, other, third}) == 3
     _, shop = read(items, click_log(tmp_path), tmp_path / "shop", gap=3600.0)
     assert len(set(shop.log()["session"].to_pylist())) == 2
-    with pytest.raises(SpecError, match="gap must be above 0, not 0"):
-        read(items, click_log(tmp_path), tmp_path / "shop", gap=0.0)
 
 
 def test_sessions_are_told_apart_by_hand():
@@ -180,6 +179,54 @@ def test_unknown_items_duplicates_and_items_without_title(tmp_path):
     assert shop.items["item_id"].to_pylist() == ["A", "D"]  # the first D has no title, so the second is no repetition
     assert shop.log()["clicked"].to_pylist() == [["A"], []]
     assert sum(one["rows"] for one in facts["left_out"]) == 4
+
+
+def test_queries_of_characters_without_width_are_blank(items, tmp_path):
+    log = click_log(tmp_path, query=["\u200b", " \ufeff", "lamp", "\u200bmug", "red\u200bmug"])
+    with pytest.raises(BadRowsError, match=r"2 of log.parquet have a query of blanks alone"):
+        read(items, log, tmp_path / "shop")
+    _, shop = read(items, log, tmp_path / "shop", ReadOptions(test_share=0.25, drop_bad_rows=True))
+    assert shop.queries["query"].to_pylist() == ["lamp", "mug", "red mug"]
+    assert normal_queries(["\u200bmug", " red \u3000 mug"]).to_pylist() == ["mug", "red mug"]
+
+
+def test_users_are_listed_once_and_have_an_id(items, tmp_path):
+    users = write(tmp_path / "users.parquet", user=[7, 7, None, 8], age=["1", "2", "3", "4"])
+    reasons = r"2 of 4 users cannot be used: 1 of users.parquet have no id: row 2; 1 of users.parquet have the id of an"
+    with pytest.raises(BadRowsError, match=reasons):
+        read(items, click_log(tmp_path), tmp_path / "shop", users=users)
+    drop = ReadOptions(test_share=0.25, drop_bad_rows=True)
+    facts, shop = read(items, click_log(tmp_path), tmp_path / "shop", drop, users=users)
+    assert shop.users.to_pylist() == [{"user": 7, "age": "1"}, {"user": 8, "age": "4"}]
+    assert [one["reason"] for one in facts["left_out"]] == ["have no id", "have the id of an earlier user"]
+    assert "users.parquet\t1\t7\thave the id of an earlier user" in (tmp_path / "shop.left-out.tsv").read_text()
+
+
+def test_times_that_cannot_be_seconds_are_pointed_out_where_they_cut_sessions(items, tmp_path):
+    late = [1_319_583_790_290 + 1000 * i for i in range(5)]
+    log = click_log(tmp_path, query_time=late, click_time=late)
+    facts, _ = read(items, log, tmp_path / "shop")
+    assert any("--gap 1800 counts their unit" in note for note in facts["notes"])
+    facts, shop = read(items, log, tmp_path / "shop", gap=1_800_000.0)
+    assert not any("--gap" in note for note in facts["notes"])
+    assert len(set(zip(shop.log()["user"].to_pylist(), shop.log()["session"].to_pylist(), strict=True))) == 2
+    log = click_log(tmp_path, query_time=late, click_time=late, session=[1, 1, 1, 2, 3])
+    facts, _ = read(items, log, tmp_path / "shop")
+    assert not any("--gap" in note for note in facts["notes"])
+
+
+@pytest.mark.parametrize("gap", [0.0, -1.0, float("nan")])
+def test_a_gap_is_above_zero(items, tmp_path, gap):
+    with pytest.raises(SpecError, match="--gap must be above 0"):
+        read(items, click_log(tmp_path), tmp_path / "shop", gap=gap)
+
+
+def test_a_log_without_times_is_told_what_else_there_is(items, tmp_path):
+    log = write(tmp_path / "log.parquet", user=["u"], query=["mug"], clicked=[["A"]])
+    with pytest.raises(
+        InputError, match=r"no column 'time' in log.parquet .*clicked\); a log without times is split by"
+    ):
+        read(items, log, tmp_path / "shop")
 
 
 def test_times_must_be_numbers_or_timestamps(items, tmp_path):

@@ -70,6 +70,27 @@ def test_items_are_read_whatever_they_are_called(files, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "categories", "levels"),
+    [
+        (
+            pa.list_(pa.string()),
+            [["Paint", "Deck", "Oil", "Dark"], ["Tools"], None, []],
+            ("Paint", "Deck", "Oil > Dark"),
+        ),
+        (pa.large_list(pa.large_string()), [["Paint"], None, [], ["Tools"]], ("Paint", None, None)),
+        (pa.string(), ["Paint > Deck", None, "", "Tools"], ("Paint", "Deck", None)),
+        (pa.list_(pa.list_(pa.string())), [[["Paint"]], None, [], [[]]], (None, None, None)),
+    ],
+)
+def test_categories_are_a_path_or_a_list_of_levels(files, tmp_path, kind, categories, levels):
+    ids = judgements(files, tmp_path / "first")[1].items["item_id"].to_pylist()
+    items = write(tmp_path / "other.parquet", item_id=ids, title=["a"] * 4, categories=pa.array(categories, kind))
+    _, shop = judgements(files, tmp_path / "shop", items=items)
+    assert tuple(shop.items[f"category_{level}"][0].as_py() for level in (1, 2, 3)) == levels
+    assert shop.items["text"][0].as_py() == "; ".join(["a", *([" > ".join(filter(None, levels))] if levels[0] else [])])
+
+
 def test_a_query_is_a_search_in_each_part_and_high_labels_are_clicks(files, tmp_path):
     facts, shop = judgements(files, tmp_path / "shop")
     rows = shop.log().select(["query", "shown", "clicked", "ordered", "split"]).to_pylist()

@@ -1,8 +1,11 @@
 """A trained search model: its folder, its answers against transformers, and training that resumes."""
 
 import shutil
+from collections import Counter
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -18,11 +21,12 @@ from sidkit.search.bart.shape import PRESETS, BartShape, shape_in  # noqa: E402
 from sidkit.search.evaluate.evaluation import AlignedVectors, data_of, evaluate  # noqa: E402
 from sidkit.search.evaluate.metrics import ranks_of  # noqa: E402
 from sidkit.search.model.model import Request, SearchModel  # noqa: E402
+from sidkit.search.model.query_clicks import QueryClicks  # noqa: E402
 from sidkit.search.model.start import centroid_rows, first_weights  # noqa: E402
 from sidkit.search.model.trainer import train_search  # noqa: E402
 from sidkit.search.shop import Shop  # noqa: E402
 from sidkit.search.simulate import ShopPlan, simulate_shop  # noqa: E402
-from sidkit.search.training.corpus import SearchData  # noqa: E402
+from sidkit.search.training.corpus import SearchData, _events  # noqa: E402
 from sidkit.search.training.plan import SCHEDULES, SearchPlan, plan_for  # noqa: E402
 from sidkit.search.training.tokens import Tokens, train_bpe  # noqa: E402
 from sidkit.tokenizer.recipes import recipe  # noqa: E402
@@ -200,6 +204,49 @@ def test_answers_are_the_items_of_the_generated_sids(run, parts):
     alone = model.ask([Request(query)])[0]
     assert [one[:3] for one in alone] == [one[:3] for one in plain]
     np.testing.assert_allclose([one.probability for one in alone], [one.probability for one in plain], rtol=1e-4)
+
+
+def test_a_user_without_clicks_is_asked_for_as_in_the_evaluation(run, parts, tmp_path):
+    _, data = parts
+    model = SearchModel.load(run, "cpu")
+    queries, rows = data.clicked_for_queries(50)
+    log, number = data.log, {text: i for i, text in enumerate(data.corpus.queries)}
+    train = log.train[log.clicked[0]]
+    searched, clicked = (part[train] for part in log.clicked)
+    assert sorted(number[text] for text in queries) == sorted(set(log.query[searched].tolist()))
+    for text, ranked in zip(queries, rows, strict=True):
+        counts = Counter(clicked[log.query[searched] == number[text]].tolist())
+        assert [counts[row] for row in ranked.tolist()] == sorted(counts.values())
+    asked = np.array([number[text] for text in queries[:20]])
+    after = np.full(len(asked), log.time[log.train].max() + 1)
+    none = np.full(len(asked), -1)
+    events = _events(log, asked, none, after, none, log.train)
+    leaf, _ = model.generate(data.corpus, events)
+    answers = model.ask([Request(f" {text} ") for text in queries[:20]])
+    assert [[one.row for one in answer] for answer in answers] == [
+        row[row >= 0].tolist() for row in model.ranker.lists(leaf)
+    ]
+    without = replace(model, parts=replace(model.parts, query_clicks=None))
+    assert without.ask([Request(text) for text in queries[:20]]) != answers
+    never = train_search(data, tmp_path / "run", replace(PLAN, epochs=(0, 0, 1), cold_users="none"), device="cpu")
+    assert never.parts.query_clicks is None
+    assert SearchModel.load(tmp_path / "run").parts.query_clicks is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"query": ["mug"], "items": pa.array([[200]], pa.list_(pa.int32()))}, "rows that are not among the 200 items"),
+        ({"query": ["mug"], "items": pa.array([[-1]], pa.list_(pa.int32()))}, "rows that are not among the 200 items"),
+        ({"query": ["mug"], "items": pa.array([[None]], pa.list_(pa.int32()))}, "rows that are not among"),
+        ({"query": [1], "items": pa.array([[0]], pa.list_(pa.int32()))}, "does not hold queries and rows of items"),
+        ({"query": ["mug"]}, "does not hold queries and rows of items"),
+    ],
+)
+def test_clicks_of_queries_that_are_not_of_this_model_are_refused(tmp_path, columns, message):
+    pq.write_table(pa.table(columns), tmp_path / "query-clicks.parquet")
+    with pytest.raises(StoreError, match=message):
+        QueryClicks.load(tmp_path / "query-clicks.parquet", 200, "train it again")
 
 
 def test_bad_requests(run):

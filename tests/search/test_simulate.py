@@ -262,7 +262,8 @@ def test_plans_that_make_no_sense_are_refused(change, message):
 def test_the_command_writes_a_shop_and_tells_of_it(tmp_path):
     printed = sidkit("search", "simulate", "-o", tmp_path / "shop", "--items", 300)
     assert "300 items, 600 searches (540 to train, 60 to test)" in printed
-    assert f"next: sidkit embed {tmp_path}/shop/items.parquet --text text -o embeddings.parquet" in printed
+    assert f"next: sidkit embed {tmp_path}/shop/items.parquet --text text -o items-emb.parquet\n" in printed
+    assert f"then: sidkit search align {tmp_path}/shop --items-embeddings items-emb.parquet" in printed
     facts = json.loads(sidkit("search", "simulate", "-o", tmp_path / "shop", "--items", 300, "--json"))
     assert facts["tables"]["items"] == 300
     (tmp_path / "mine").mkdir()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from ..explore.pages import Asked, Pages
 
+COMPARED = 100  # items whose SIDs are compared with those of the search model, about
+
 
 def explore(
     sids: Sids,
@@ -69,7 +71,9 @@ def explore(
     of_items = id_column_in(id_column, items, embeddings) if items else None
     with Terminal() as progress:
         catalogue = read(sids, compare, items, text, vectors, progress, of_items)
-        pages = Pages(catalogue, None if search is None else _model(search))
+        pages = Pages(catalogue)
+        if search is not None:
+            pages.model = _model(search, pages)
     if items is not None:
         notes.add("items", items, catalogue.chosen)
     about = pages.about()
@@ -85,8 +89,8 @@ def explore(
         _serve(pages, host, port, sys.stdout.isatty() if browser is None else browser, as_json)
 
 
-def _model(folder: Path) -> "Callable[[str], Asked]":
-    """The function that answers a query with items."""
+def _model(folder: Path, pages: "Pages") -> "Callable[[str], Asked]":
+    """The function that answers a query with items, which are those of the pages."""
     from ..errors import need
 
     need("torch", "search", "asking a search model")
@@ -94,6 +98,9 @@ def _model(folder: Path) -> "Callable[[str], Asked]":
     from ..search.model.model import Request, SearchModel
 
     model = SearchModel.load(folder)
+    table = model.parts.table
+    some = range(0, len(table), max(1, len(table) // COMPARED))
+    pages.require_sids(table.sizes, {str(table.ids[row].as_py()): table.codes[row].tolist() for row in some})
 
     def ask(query: str) -> Asked:
         codes = model.query_codes([query])[0].tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -51,6 +51,17 @@ class Pages:
             "embeddings": vectors is not None,
             "model": self.model is not None,
         }
+
+    def require_sids(self, sizes: Sequence[int], sids: Mapping[str, Sequence[int]]) -> None:
+        """An error unless the first side has these sizes and gives these items these codes: those of a search model."""
+        side = next(iter(self.catalogue.sides.values()))
+        rows = {item: self.catalogue.row_of(item) for item in sids}
+        other = [item for item, row in rows.items() if row is None or side.codes_of(row) != list(sids[item])]
+        if tuple(side.sizes) != tuple(sizes) or other:
+            first = f", that of {other[0]!r} for one" if other else ""
+            raise InputError(
+                f"the search model writes other SIDs than {side.name} has{first}; explore sids.parquet of its folder"
+            )
 
     def ask(self, query: str) -> dict[str, Any]:
         """The items that the search model finds for a query, best first."""

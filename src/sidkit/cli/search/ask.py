@@ -8,6 +8,7 @@ import typer
 
 from ..options import Device, Json
 from ..swapped import require_order
+from .options import Availability, PerSid, Score, Smoothing
 from .shared import Model, ranking_options
 
 
@@ -25,7 +26,10 @@ def ask(
         str, typer.Option("--profile", help='What is known of the user, as in training: "gender F, age_bucket 31-40"')
     ] = "",
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs generated [default: as trained]")] = None,
-    per_sid: Annotated[int, typer.Option("--per-sid", help="Maximum number of items per SID")] = 5,
+    per_sid: PerSid = 5,
+    score: Score = "composite",
+    smoothing: Smoothing = 10.0,
+    availability: Availability = True,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -43,7 +47,7 @@ def ask(
     from ...search.model.model import Request, SearchModel
     from ..printing import print_rows
 
-    ranking = ranking_options(per_sid, items)
+    ranking = ranking_options(per_sid, items, score, smoothing, availability)
     clicked = tuple(part.strip() for part in (history or "").split(",") if part.strip())
     require_order("search ask", model=model, text=query)
     loaded = replace(SearchModel.load(model, device), ranking=ranking)

@@ -9,7 +9,7 @@ import typer
 from ...errors import count_of
 from ..options import BadRows, Device, Force, Json
 from ..swapped import require_order
-from .options import Bad
+from .options import Availability, Bad, PerSid, Score, Smoothing
 from .shared import Model, ShopFolder, ranking_options
 
 
@@ -24,14 +24,11 @@ def evaluate(
         Path | None, typer.Option("--output", "-o", help="File for the rank of every pair by every system")
     ] = None,
     beams: Annotated[int | None, typer.Option("--beams", help="SIDs per query [default: as trained]")] = None,
-    per_sid: Annotated[int, typer.Option("--per-sid", help="Maximum number of items per SID")] = 5,
+    per_sid: PerSid = 5,
     cut: Annotated[int, typer.Option("--cut", help="Maximum number of items per answer")] = 50,
-    score: Annotated[
-        str, typer.Option("--score", help="What ranks the items of a SID: composite, ctr, cvr, none")
-    ] = "composite",
-    availability: Annotated[
-        bool, typer.Option("--availability/--no-availability", help="Whether items that were shown come first")
-    ] = True,
+    score: Score = "composite",
+    smoothing: Smoothing = 10.0,
+    availability: Availability = True,
     bad_rows: Bad = BadRows.error,
     device: Device = "auto",
     force: Force = False,
@@ -56,8 +53,9 @@ def evaluate(
     from ..outputs import TABLES, require_file
     from ..terminal import Terminal
     from .print_evaluation import print_evaluation
+    from .printing import print_left_out
 
-    ranking = ranking_options(per_sid, cut, score, availability)
+    ranking = ranking_options(per_sid, cut, score, smoothing, availability)
     if output is not None:
         require_file(output, endings=TABLES, force=force)
     require_order("search evaluate", model=model, shop=shop)
@@ -69,12 +67,14 @@ def evaluate(
         near = AlignedVectors(*(open_embeddings(str(vectors / f"{name}.parquet")) for name in ("items", "queries")))
     with Terminal() as progress:
         result = run(loaded, data, near, beams, progress)
+    left_out.write()
     if output is not None:
         _write_ranks(result, data, output)
     if as_json:
         figures = {"figures": result.figures(), "differences": result.differences()}
-        print(json.dumps({"model": str(model), "shop": str(shop), "cut": cut, **figures}))
+        print(json.dumps({"model": str(model), "shop": str(shop), "cut": cut, "left_out": left_out.facts(), **figures}))
         return
+    print_left_out(left_out.facts(), left_out.listing)
     print_evaluation(result)
     if near is None:
         print("nearest neighbours are missing: name their vectors with --vectors")

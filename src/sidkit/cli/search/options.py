@@ -46,6 +46,13 @@ SplitColumn = Annotated[
     str | None, typer.Option("--split-column", help="Column with train and test [default: split, if it is there]")
 ]
 
+PerSid = Annotated[int, typer.Option("--per-sid", help="Maximum number of items per SID")]
+Score = Annotated[str, typer.Option("--score", help="What ranks the items of a SID: composite, ctr, cvr, none")]
+Smoothing = Annotated[float, typer.Option("--smoothing", help="What --score adds to the counts of an item")]
+Availability = Annotated[
+    bool, typer.Option("--availability/--no-availability", help="Whether items that were shown come first")
+]
+
 
 def reader_options(
     test_share: float, test_from: int | None, pairs: int, seed: int, unknown: BadRows, bad_rows: BadRows

@@ -37,9 +37,10 @@ def print_evaluation(result: Evaluation) -> None:
         console.print(table)
         for baseline, metrics in differences[kind].items():
             parts = [
-                f"{name} {one['mean']:+.4f} ({one['low']:+.4f} to {one['high']:+.4f})" for name, one in metrics.items()
+                f"{metric} {one['mean']:+.4f} ({one['low']:+.4f} to {one['high']:+.4f})"
+                for metric, one in zip(("HitRate", "MRR"), metrics.values(), strict=True)
             ]
-            console.print(f"ahead of {baseline}: {', '.join(parts)}", style="dim")
+            console.print(f"against {baseline}: {', '.join(parts)}", style="dim")
         console.print()
 
 

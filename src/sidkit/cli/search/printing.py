@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...errors import count_of
 from ..printing import command_line
 
-__all__ = ["print_shop"]
+__all__ = ["print_left_out", "print_shop"]
 
 
 def print_shop(output: Path, facts: Mapping[str, Any], as_json: bool, listing: Path | None = None) -> None:
@@ -19,8 +19,7 @@ def print_shop(output: Path, facts: Mapping[str, Any], as_json: bool, listing: P
     if as_json:
         print(json.dumps({"output": str(output), **facts}, ensure_ascii=False))
         return
-    for one in facts["left_out"]:
-        print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {listing}", file=sys.stderr)
+    print_left_out(facts["left_out"], listing)
     for note in facts["notes"]:
         print(note, file=sys.stderr)
     tables, counts = facts["tables"], facts["counts"]
@@ -34,8 +33,25 @@ def print_shop(output: Path, facts: Mapping[str, Any], as_json: bool, listing: P
         f"{one['drawn']:,} of {one['available']:,} {kind}s" for kind, one in counts["pairs"].items() if one["drawn"]
     ]
     print(f"      test pairs: {', '.join(sets) or 'none'}; split by {_split(facts['split'])}")
-    following = command_line("embed", output / "items.parquet", "--text", "text", "-o", "embeddings.parquet")
-    print(f"next: {following}")
+    items, queries = "items-emb.parquet", "queries-emb.parquet"
+    following: tuple[tuple[str | Path, ...], ...] = (
+        ("embed", output / "items.parquet", "--text", "text", "-o", items),
+        (
+            "embed",
+            output / "queries.parquet",
+            *["--text", "query", "--queries", "--encoder", "items-emb.encoder", "-o"],
+            queries,
+        ),
+        ("search", "align", output, "--items-embeddings", items, "--queries-embeddings", queries, "-o", "aligned"),
+    )
+    for when, words in zip(("next", "then", "then"), following, strict=True):
+        print(f"{when}: {command_line(*words)}")
+
+
+def print_left_out(groups: Iterable[Mapping[str, Any]], listing: Path | None) -> None:
+    """How many rows were left out, why, and where they are listed, to standard error."""
+    for one in groups:
+        print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {listing}", file=sys.stderr)
 
 
 def _split(facts: Mapping[str, Any]) -> str:

@@ -11,11 +11,11 @@ ShopFolder = Annotated[Path, typer.Argument(help="Folder of a shop: its items, l
 Model = Annotated[Path, typer.Argument(help="Folder written by `sidkit search train`", show_default=False)]
 
 
-def ranking_options(per_sid: int, cut: int, score: str = "composite", availability: bool = True) -> Any:
+def ranking_options(per_sid: int, cut: int, score: str, smoothing: float, availability: bool) -> Any:
     """How the items of SIDs become a list."""
     from ...search.model.ranking import Ranking
 
-    return Ranking(availability, score, per_sid=per_sid, cut=cut)  # type: ignore[arg-type]
+    return Ranking(availability, score, smoothing, per_sid, cut)  # type: ignore[arg-type]
 
 
 def shop_table(shop: Path, name: str, needed: tuple[str, ...], further: tuple[str, ...] = ()) -> Any:

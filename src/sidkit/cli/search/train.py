@@ -8,17 +8,29 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import SpecError
-from ..options import BadRows, Device, Force, Json, Output
+from ..inputs import sids_from
+from ..options import BadRows, Device, InsistOnBoth, Json, Location, Output, location
 from ..outputs import require_folder
 from ..parsing import require_seed
 from .options import Bad
+from .printing import print_left_out
 from .shared import ShopFolder
 
 
 def train(
     shop: ShopFolder,
-    item_sids: Annotated[str, typer.Argument(help="Semantic IDs of the items, by item_id", show_default=False)],
-    query_sids: Annotated[str, typer.Argument(help="Semantic IDs of the queries, by query_id", show_default=False)],
+    item_sids: Annotated[
+        Location,
+        typer.Argument(
+            help="Semantic IDs of the items, by item_id", show_default=False, parser=location, metavar="ITEM_SIDS"
+        ),
+    ],
+    query_sids: Annotated[
+        Location,
+        typer.Argument(
+            help="Semantic IDs of the queries, by query_id", show_default=False, parser=location, metavar="QUERY_SIDS"
+        ),
+    ],
     output: Output,
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", help="Tokenizer of the SIDs; SID tokens start from its centroids")
@@ -74,14 +86,17 @@ def train(
     history_vectors: Annotated[
         int,
         typer.Option(
-            "--history-vectors", help="Number of vectors that sum up the long history before an input [default: none]"
+            "--history-vectors", help="Number of vectors that sum up the long history before an input; 0 for none"
         ),
     ] = 0,
     item_vectors: Annotated[
         str | None, typer.Option("--item-vectors", help="Vectors of the items, by item_id, for --history-vectors")
     ] = None,
     cold_users: Annotated[
-        str, typer.Option("--cold-users", help="SIDs of users without clicks: of the query's clicks, or none")
+        str,
+        typer.Option(
+            "--cold-users", help="SIDs of a user without clicks: query, from what was clicked for it, or none"
+        ),
     ] = "query",
     beams: Annotated[int, typer.Option("--beams", help="SIDs generated for a query")] = 128,
     precision: Annotated[
@@ -92,7 +107,7 @@ def train(
     bad_rows: Bad = BadRows.error,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Resume a training that was stopped")] = False,
-    force: Force = False,
+    force: InsistOnBoth = False,
     as_json: Json = False,
 ) -> None:
     """sidkit search train shop sids.parquet query-sids.parquet -o run/ --preset tiny --epochs 1,1,2
@@ -121,7 +136,6 @@ def train(
     from ...search.shop import Shop
     from ...search.training.corpus import SearchData
     from ...search.training.plan import plan_for
-    from ...sids.table import SidTable
     from ..printing import command_line
     from ..terminal import Terminal
 
@@ -136,7 +150,7 @@ def train(
     item_embeddings = _item_embeddings(item_vectors, history_vectors)
     require_folder(output, SEARCH_MODEL.check_target, force, quiet=resume)
     query_encoder, fitted = _parts(tokenizer, alignment, encoder)
-    tables = SidTable.from_parquet(item_sids), SidTable.from_parquet(query_sids)
+    tables = sids_from(item_sids, tokenizer, force), sids_from(query_sids, tokenizer, force)
     left_out = LeftOut(output.parent / f"{output.name}.left-out.tsv", bad_rows is BadRows.drop)
     data = SearchData.of(Shop.open(shop), *tables, left_out, positives)
     data = data if item_embeddings is None else data.with_item_vectors(item_embeddings)
@@ -152,7 +166,8 @@ def train(
     _print_training(facts, left_out)
     if query_encoder is None:
         print("new queries get no SID: the model was trained without --tokenizer and --encoder", file=sys.stderr)
-    print(f"wrote {output}; next: {command_line('search', 'evaluate', output, shop)}")
+    near = () if alignment is None else ("--vectors", alignment)
+    print(f"wrote {output}; next: {command_line('search', 'evaluate', output, shop, *near)}")
 
 
 def _parts(tokenizer: Path | None, alignment: Path | None, encoder: Path | None) -> tuple[Any, Any]:
@@ -185,8 +200,7 @@ def _item_embeddings(path: str | None, history_vectors: int) -> Any:
 
 
 def _print_training(facts: dict[str, Any], left_out: Any) -> None:
-    for one in left_out.facts():
-        print(f"left out {one['rows']:,} of {one['file']} that {one['reason']}, listed in {left_out.listing}")
+    print_left_out(left_out.facts(), left_out.listing)
     losses = ", ".join(f"{one['stage']} {one['loss']:.3f}" for one in _last_of_each(facts["losses"]))
     print(f"trained on {sum(facts['examples'].values()):,} examples in {facts['seconds']:,.0f} s; loss: {losses}")
 

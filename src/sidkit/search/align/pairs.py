@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ...data.items import match
 from ...errors import InputError, SpecError
+from ..shop.texts import normalise
 
 __all__ = [
     "Clicks",
@@ -131,7 +132,7 @@ def clicks_of(log: Any, items: Any, queries: Any, order_weight: float = 2.0) -> 
 def normal_queries(texts: Any) -> Any:
     """Texts of queries with outer blanks removed and inner blanks collapsed, as a shop keeps them."""
     array = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.string())
-    return pc.binary_join(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(array.cast(pa.string()))), " ")
+    return normalise(array)
 
 
 def _sessions(log: Any) -> Integers:

@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ...errors import InputError, SpecError
-from .attribute_words import ATTRIBUTE_WORDS
+from .attribute_words import ATTRIBUTE_WORDS, ATTRIBUTE_WORDS_ZH
 from .words import normal
 
 __all__ = ["FEEDS", "Feed", "dictionary"]
 
 UNITS = "in|inch|inches|ft|feet|mm|cm|m|oz|lb|lbs|kg|g|gal|gallon|qt|l|ml|gb|tb|mb|mah|w|watt|watts|v|volt|volts|amp|hp"
 UNITS += "|btu|pack|piece|pc"
-SIZE = re.compile(rf"\b\d+(?:[./]\d+)? (?:{UNITS})\b")
+UNITS_ZH = "毫米|厘米|米|寸|斤|公斤|千克|克|毫升|升|瓦|码|件|片|包|盒|瓶|袋|支|卷"
+SIZE = re.compile(rf"\b\d+(?:[./]\d+)? ?(?:(?:{UNITS})\b|(?:{UNITS_ZH}))")
 MODEL = re.compile(r"\b(?=\w*[a-z])(?=\w*\d)[a-z0-9]{4,}\b")
 SHARED = 0.9  # of a series' titles, at least, are of one brand
 LONGEST = 5  # words of a keyword, at most
@@ -117,7 +118,14 @@ def _models(rows: Rows, feed: Feed) -> Counter[str]:
 
 def _words(rows: Rows, feed: Feed) -> Counter[str]:
     listed = {normal(word) for word in ATTRIBUTE_WORDS[feed.type].split()}
-    return _count(rows, lambda row: listed.intersection(normal(row[feed.field] or "").split()))
+    unspaced = ATTRIBUTE_WORDS_ZH[feed.type].split()
+
+    def found(row: dict[str, Any]) -> Iterator[str]:
+        title = normal(row[feed.field] or "")
+        yield from listed.intersection(title.split())
+        yield from (word for word in unspaced if word in title)
+
+    return _count(rows, found)
 
 
 def _series(rows: Rows, feed: Feed) -> Counter[str]:

@@ -148,8 +148,9 @@ class SearchModel:
         history = [self._rows_of(one.history) for one in requests]
         recent = [np.array([row[text] for text in one.recent], np.int64) for one in requests]
         asked = np.array([row[one.query] for one in requests], np.int64)
-        nothing = _past([none] * n)
-        return corpus, Events(asked, np.full(n, -1), np.arange(n), _past(history), _past(recent), nothing)
+        clicks = self.parts.query_clicks
+        others = [none] * n if clicks is None else clicks.rows([one.query for one in requests])
+        return corpus, Events(asked, np.full(n, -1), np.arange(n), _past(history), _past(recent), _past(others))
 
     def _rows_of(self, history: Sequence[Any]) -> Integers:
         rows = [self.parts.table.row_of(item) for item in history]

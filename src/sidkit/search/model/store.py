@@ -5,6 +5,7 @@ folder/
   tokenizer.json, tokens.json                              tokens of texts, and the sizes of SIDs behind them
   sids.parquet, queries.parquet                            semantic IDs of the items, and of the known queries by text
   items.parquet                                            titles and counters of the items
+  query-clicks.parquet                                     what was clicked for known queries, for users without clicks
   history.safetensors                                      only with history_vectors: their weights, and item vectors
   templates.toml                                           what the model reads and writes
   search.json                                              how it was trained
@@ -41,6 +42,7 @@ from ..bart.weights import Weights, from_state, shapes_of, to_state
 from ..templates import TemplateTask, read_templates
 from ..training.plan import SearchPlan
 from ..training.tokens import Tokens
+from .query_clicks import QueryClicks
 from .query_sids import QueryEncoder
 from .ranking import Counters
 
@@ -48,6 +50,7 @@ __all__ = ["SEARCH_MODEL", "ModelParts", "load", "save"]
 
 ITEMS, SIDS, QUERIES = "items.parquet", "sids.parquet", "queries.parquet"
 TEMPLATES, ENCODER, HISTORY = "templates.toml", "query-encoder", "history.safetensors"
+QUERY_CLICKS = "query-clicks.parquet"
 ITEM_VECTORS = "item_vectors"
 SEARCH_MODEL = TrainedFolder("sidkit-search", "search model", "search.json", (ITEMS, SIDS, QUERIES, TEMPLATES))
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError)
@@ -61,6 +64,7 @@ class ModelParts:
     items      Arrow table of the same rows: item_id, title, brand, seller, price, and the counters
     queries    SIDs of known queries, by their text
     item_vectors   (items, v) for models that read vectors of a history
+    query_clicks   what was clicked for known queries, for models that read it where a user has no clicks
     """
 
     table: SidTable
@@ -70,6 +74,7 @@ class ModelParts:
     templates_text: str
     query_encoder: QueryEncoder | None = None
     item_vectors: NDArray[np.float32] | None = None
+    query_clicks: QueryClicks | None = None
 
 
 def save(
@@ -90,6 +95,8 @@ def save(
             tensors = former_weights(weights) | {ITEM_VECTORS: torch.as_tensor(parts.item_vectors)}
             save_file(tensors, temporary / HISTORY)
             shutil.copymode(temporary / "config.json", temporary / HISTORY)
+        if parts.query_clicks is not None:
+            parts.query_clicks.save(temporary / QUERY_CLICKS)
         if parts.query_encoder is not None:
             parts.query_encoder.save(temporary / ENCODER)
 
@@ -116,7 +123,9 @@ def load(folder: Path) -> tuple[Weights, Tokens, SearchPlan, ModelParts, dict[st
     encoder = QueryEncoder.load(folder / ENCODER) if has_encoder else None
     text = (folder / TEMPLATES).read_text(encoding="utf-8")
     tables = SidTable.from_parquet(folder / SIDS), SidTable.from_parquet(folder / QUERIES)
-    parts = ModelParts(tables[0], items, tables[1], templates, text, encoder, vectors)
+    known = folder / QUERY_CLICKS
+    clicks = QueryClicks.load(known, len(items), SEARCH_MODEL.advice) if known.is_file() else None
+    parts = ModelParts(tables[0], items, tables[1], templates, text, encoder, vectors, clicks)
     if parts.table.sizes != tokens.sizes or len(parts.table) != len(items):
         raise StoreError(f"{folder} has other SIDs than tokens and items; {SEARCH_MODEL.advice}")
     return weights, tokens, plan, parts, facts

@@ -30,6 +30,7 @@ from ..training.plan import SearchPlan
 from ..training.stages import Corpus, training_stages
 from ..training.tokens import Tokens, train_bpe
 from .model import SearchModel
+from .query_clicks import QueryClicks
 from .query_sids import QueryEncoder
 from .ranking import Counters
 from .start import first_weights, plan_of_folder
@@ -37,6 +38,7 @@ from .store import SEARCH_MODEL, ModelParts
 
 __all__ = ["stored_parts", "train_search"]
 
+COMPARED = 64  # queries that are encoded again, to see that it gives their SIDs
 SHOWN = ("item_id", "title", "brand", "seller", "price")  # what the folder keeps of items
 
 
@@ -65,6 +67,8 @@ def train_search(
     tokenizer = tokenizer if query_encoder is None else query_encoder.tokenizer
     SEARCH_MODEL.check_target(folder)
     _require_same_sizes(data.table, tokenizer)
+    if query_encoder is not None:
+        _require_same_codes(data.corpus, query_encoder)
     templates = read_templates(plan.templates)
     tokens = _tokens(data.corpus, data.table.sizes, plan, begin, report)
     stages = training_stages(data.corpus, templates, tokens, plan)
@@ -89,13 +93,16 @@ def train_search(
             "shop": data.shop.facts.get("source"),
             "versions": {"sidkit": __version__, "torch": torch.__version__},
         }
-        parts = stored_parts(data, templates, template_file(plan.templates).read_text(encoding="utf-8"), query_encoder)
+        text = template_file(plan.templates).read_text(encoding="utf-8")
+        parts = stored_parts(data, plan, templates, text, query_encoder)
         model = SearchModel(trainer.weights, tokens, plan, parts, facts, where)
         model.save(folder)
     return model.on(where)
 
 
-def stored_parts(data: SearchData, templates: Any, text: str, encoder: QueryEncoder | None) -> ModelParts:
+def stored_parts(
+    data: SearchData, plan: SearchPlan, templates: Any, text: str, encoder: QueryEncoder | None
+) -> ModelParts:
     """What a model's folder has besides weights and tokens; text: of the templates' file."""
     counters = Counters.of(data.shop.counters, data.table.ids)
     columns = {name: data.items.column(name) for name in SHOWN}
@@ -103,7 +110,10 @@ def stored_parts(data: SearchData, templates: Any, text: str, encoder: QueryEnco
     known = np.flatnonzero(data.corpus.query_codes[:, 0] >= 0)
     texts = pa.array([data.corpus.queries[i] for i in known.tolist()], pa.string())
     queries = SidTable(texts, data.corpus.query_codes[known], data.table.sizes, data.table.template)
-    return ModelParts(data.table, items, queries, templates, text, encoder, data.corpus.item_vectors)
+    clicks = None
+    if plan.cold_users == "query" and "user_sid" in templates["personal"][0].inputs:
+        clicks = QueryClicks.of(*data.clicked_for_queries(max(plan.history, plan.long_history)))
+    return ModelParts(data.table, items, queries, templates, text, encoder, data.corpus.item_vectors, clicks)
 
 
 def _tokens(corpus: Corpus, sizes: tuple[int, ...], plan: SearchPlan, start: Path | None, report: Progress) -> Tokens:
@@ -120,6 +130,21 @@ def _require_same_sizes(table: SidTable, tokenizer: FittedTokenizer | None) -> N
     if tokenizer is not None and tuple(tokenizer.sizes) != tuple(table.sizes):
         ours, theirs = ("-".join(map(str, sizes)) for sizes in (table.sizes, tokenizer.sizes))
         raise InputError(f"the SIDs have sizes {ours}, but the tokenizer makes {theirs}: it did not make these SIDs")
+
+
+def _require_same_codes(corpus: Corpus, encoder: QueryEncoder) -> None:
+    """An error if most of some known queries are given other SIDs than they have. The last code does not count: where
+    queries were spread, theirs may differ."""
+    known = np.flatnonzero(corpus.query_codes[:, 0] >= 0)
+    some = known[:: max(1, len(known) // COMPARED)][:COMPARED]
+    levels = max(1, corpus.query_codes.shape[1] - 1)
+    given = encoder.codes([corpus.queries[i] for i in some.tolist()])[:, :levels]
+    equal = int((given == corpus.query_codes[some, :levels]).all(1).sum())
+    if equal < len(some) / 2:
+        raise InputError(
+            f"encoder, alignment and tokenizer give {len(some) - equal} of {len(some)} queries other SIDs than they "
+            "have: name those with which the SIDs were made"
+        )
 
 
 def _identity(corpus: Corpus, plan: SearchPlan, tokens: Tokens, weights: dict[str, Any]) -> str:

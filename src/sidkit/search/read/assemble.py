@@ -16,7 +16,7 @@ from ...progress import Progress
 from ..shop.layout import Keys
 from ..shop.split import require_share, time_boundary
 from ..shop.write import Draft, write_shop
-from .checks import CheckedLog, check_items, check_log, clean
+from .checks import CheckedLog, check_items, check_log, check_users, clean
 from .items import ItemIndex
 from .left_out import LeftOut
 from .order import in_order
@@ -64,6 +64,7 @@ class ShopSource:
     log_name: str
     facts: dict[str, Any]
     users: list[Any] | None = None
+    users_name: str = ""
     relevance: Any | None = None
     split: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
@@ -78,6 +79,7 @@ def assemble(
     """
     progress.start("check", 0)
     index, good_items = check_items(source.items(), source.items_name, source.keys.item, left_out, progress)
+    users = None if source.users is None else check_users(source.users, source.users_name, left_out)
     timed = source.split is None
     log = check_log(source.log(), source.log_name, index, timed, options.drop_unknown, left_out, progress)
     split, facts = _split(source, options, log)
@@ -88,7 +90,7 @@ def assemble(
         source.keys,
         _good(source.items(), good_items),
         in_order(_records(source, index, log, split), position, scratch / "sorting"),
-        source.users,
+        users,
         source.relevance,
         options.pairs,
         options.seed,

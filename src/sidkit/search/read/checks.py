@@ -20,7 +20,7 @@ from .items import ItemIndex
 from .left_out import LeftOut, Mask
 from .queries import bad_queries
 
-__all__ = ["CheckedLog", "Cleaned", "check_items", "check_log", "clean"]
+__all__ = ["CheckedLog", "Cleaned", "check_items", "check_log", "check_users", "clean"]
 
 
 class CheckedLog(NamedTuple):
@@ -67,6 +67,17 @@ def check_items(
     if not good.any():
         raise InputError(f"none of the {len(ids):,} items of {name} can be used")
     return ItemIndex(ids.filter(pa.array(good))), good
+
+
+def check_users(tables: list[Any], name: str, left_out: LeftOut) -> list[Any]:
+    """The profiles, each user once."""
+    table = pa.concat_tables(tables)
+    ids = table.column("user").combine_chunks()
+    no_id = ids.is_null().to_numpy(zero_copy_only=False)
+    masks = {"have no id": no_id, "have the id of an earlier user": _repeated(ids, ~no_id)}
+    good = left_out.sift(name, masks, ids)
+    left_out.settle(len(ids), "users")
+    return [table.filter(pa.array(good))]
 
 
 def _repeated(ids: Any, good: Mask) -> Mask:

@@ -29,13 +29,14 @@ USUAL = {
     "keywords": ("keywords",),
     "text": ("text",),
 }
+PATHS = ("category", "categories", "category_path")
 LEVELS = ("category_1", "category_2", "category_3")
 PATH = r"^(?P<category_1>.*?)(?: > (?P<category_2>.*?)(?: > (?P<category_3>.*))?)?$"  # categories in one column
 
 
 @dataclass(frozen=True)
 class ItemColumns:
-    """The columns of a file of items: ours -> theirs. `category` is a path that is cut into levels."""
+    """The columns of a file of items: ours -> theirs. `category` is a path that is cut into levels, or a list."""
 
     file: NamedFile
     names: dict[str, str]
@@ -51,8 +52,9 @@ def find_item_columns(file: NamedFile, item: str | None, title: str | None, text
             names[ours] = theirs
     present = [level for level in LEVELS if level in file.types]
     names |= dict(zip(present, present, strict=True)) if present else {}
-    if not present and "category" in file.types:
-        names["category"] = "category"
+    path = None if present else file.find(None, PATHS, "")
+    if path is not None:
+        names["category"] = path
     if "keywords" in names and not is_list(file.types[names["keywords"]]):
         del names["keywords"]
     return ItemColumns(file, names, file.require_key(names["item_id"]))
@@ -74,7 +76,7 @@ def _in_layout(batch: Any, columns: ItemColumns) -> Any:
     made = {"item_id": as_key(batch.column(names["item_id"]), columns.kind, columns.file.name)}
     made |= {ours: text(ours) for ours in ("title", "brand", "seller", *LEVELS)}
     if "category" in names:
-        made |= dict(zip(LEVELS, _cut(text("category")), strict=True))
+        made |= dict(zip(LEVELS, _cut(_path(batch.column(names["category"]))), strict=True))
     made["price"] = _price(batch, columns) if "price" in names else pa.nulls(n, pa.float64())
     strings = pa.list_(pa.string())
     made["keywords"] = batch.column(names["keywords"]).cast(strings) if "keywords" in names else pa.nulls(n, strings)
@@ -87,6 +89,16 @@ def text_or_null(column: Any) -> Any:
     """Texts without blanks at their ends; null where nothing is left."""
     trimmed = pc.utf8_trim_whitespace(without_dictionary(column).cast(pa.string()))
     return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+
+
+def _path(column: Any) -> Any:
+    """Paths of categories, of which a list has one level in each entry."""
+    if not is_list(column.type):
+        return text_or_null(column)
+    levels = without_dictionary(pc.list_flatten(column))
+    if not (pa.types.is_string(levels.type) or pa.types.is_large_string(levels.type)):
+        return pa.nulls(len(column), pa.string())
+    return text_or_null(pc.binary_join(column.cast(pa.list_(pa.string())), " > "))
 
 
 def _cut(paths: Any) -> list[Any]:

@@ -203,6 +203,7 @@ def _source(given: KuaiSearchFiles, tables: dict[str, list[JsonParts]]) -> ShopS
         log_name=_table_name(given, tables["recall"]),
         facts={"kind": "kuaisearch", "lite": given.lite, "files": files},
         users=list(parts("users")) if "users" in tables else None,
+        users_name=_table_name(given, tables["users"]) if "users" in tables else "",
         relevance=pa.concat_tables(relevance) if relevance else None,
         notes=_notes(tables, parts),
     )

@@ -28,6 +28,9 @@ from .sessions import BACKWARDS, backwards, sessions_by_gap
 
 __all__ = ["LogFiles", "read_log"]
 
+NO_SECONDS = 10**11  # after 1970, and in other units: the year 5138
+FEW = 10**5  # units of a gap
+
 
 @dataclass(frozen=True)
 class LogFiles:
@@ -53,7 +56,7 @@ class LogFiles:
 
 def read_log(files: LogFiles, output: Path, options: ReadOptions, scratch: Path, progress: Progress) -> dict[str, Any]:
     """Write the shop; the facts of its shop.json."""
-    if files.gap <= 0:
+    if not files.gap > 0:
         raise SpecError(f"--gap must be above 0, not {files.gap:g}")
     items = find_item_columns(open_file(files.items), files.id_column, files.title_column, files.text_column)
     log, left_out = open_file(files.log), options.left_out(output)
@@ -71,6 +74,7 @@ def read_log(files: LogFiles, output: Path, options: ReadOptions, scratch: Path,
             return iter([table])
 
     split = columns.names.get("split")
+    users = None if files.users is None else open_file(files.users)
     source = ShopSource(
         keys=keys,
         items=lambda: item_tables(items),
@@ -78,11 +82,13 @@ def read_log(files: LogFiles, output: Path, options: ReadOptions, scratch: Path,
         log=searches,
         log_name=log.name,
         facts={"kind": "log", "files": [items.file.name, log.name]},
-        users=None if files.users is None else [_profiles(open_file(files.users), keys.user)],
+        users=None if users is None else [_profiles(users, keys.user)],
+        users_name="" if users is None else users.name,
         split=None if split is None else {"by": "column", "column": split},
     )
     if "session" not in columns.names:
         source.facts["gap"] = files.gap
+        source.notes += _doubtful_gap(columns, files.gap)
     return assemble(source, output, options, left_out, scratch, progress)
 
 
@@ -118,6 +124,19 @@ def _columns_of(rows: Any, columns: LogColumns, queries: QueryTexts, keys: Keys)
     if "split" in names:
         made["split"] = without_dictionary(rows.column(names["split"])).cast(pa.string())
     return made
+
+
+def _doubtful_gap(columns: LogColumns, gap: float) -> list[str]:
+    """A note where times are integers that cannot be seconds, and the gap is short in any other unit."""
+    if "time" not in columns.names or columns.per_second > 1 or gap >= FEW:
+        return []
+    latest = pc.max(columns.times(columns.file.table([columns.names["time"]]))).as_py()
+    if latest is None or latest < NO_SECONDS:
+        return []
+    return [
+        f"times of {columns.file.name} are integers up to {latest}, too large for seconds: --gap {gap:g} counts their "
+        "unit; where that is a millisecond, --gap 1800000 is half an hour"
+    ]
 
 
 def _profiles(file: NamedFile, kind: Any) -> Any:

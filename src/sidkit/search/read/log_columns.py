@@ -81,7 +81,11 @@ def find_log_columns(file: NamedFile, given: Mapping[str, str], split: bool) -> 
         if theirs is not None:
             names[ours] = theirs
     if "time" not in names and "split" not in names:
-        raise no_such("column", "time", file.name, dict.fromkeys(file.types, True), "--time-column")
+        could_be = {name: _is_clock(kind) or pa.types.is_integer(kind) for name, kind in file.types.items()}
+        raise InputError(
+            f"{no_such('column', 'time', file.name, could_be, '--time-column')}; a log without times is split by a "
+            "column, --split-column, or read by `sidkit search read clicks`"
+        )
     items = file.find(given.get("item"), (), "--item-column")
     items = items or next((name for name in LISTS["clicked"] if _is_list(file.types.get(name))), None)
     if items is not None and is_list(file.types[items]):

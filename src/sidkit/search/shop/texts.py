@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 __all__ = ["item_text", "normalise"]
 
-BLANKS = r"[\s\p{Z}\x{1c}-\x{1f}\x{85}]+"
+BLANKS = r"[\s\p{Z}\x{1c}-\x{1f}\x{85}\x{200b}\x{feff}]+"  # the last two have no width
 
 
 def normalise(texts: Any) -> Any:

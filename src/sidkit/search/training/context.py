@@ -15,6 +15,7 @@ from ..bart.packing import Ragged, RaggedVectors
 from .examples import join
 
 __all__ = [
+    "COUNTED",
     "LongHistory",
     "Past",
     "RecentQueries",

@@ -25,13 +25,14 @@ from ..align.pairs import normal_queries
 from ..read.left_out import LeftOut
 from ..shop import Shop
 from ..shop.lists import flat
-from .context import past_of
+from .context import COUNTED, by_count, past_of
 from .stages import Corpus, Events
 
 __all__ = ["SearchData", "TestPairs", "profiles_of"]
 
 Integers = NDArray[np.int64]
 POSITIVES = ("both", "clicks", "orders")
+AT_ONCE = 1 << 14  # queries whose clicks are counted at once
 
 
 class _Log(NamedTuple):
@@ -91,6 +92,12 @@ class SearchData:
                 f"items have SIDs of sizes {_sizes(item_sids)}, queries of {_sizes(query_sids)}; encode both with the "
                 "same tokenizer"
             )
+        made_by = {one.origin.tokenizer_digest for one in (item_sids, query_sids)} - {""}
+        if len(made_by) > 1:
+            raise InputError(
+                f"items have SIDs of the tokenizer {_maker(item_sids)}, queries of {_maker(query_sids)}; encode both "
+                "with the same tokenizer"
+            )
         return cls.joined(shop, item_sids, _query_codes(shop.queries, query_sids), left_out, positives)
 
     @classmethod
@@ -136,6 +143,20 @@ class SearchData:
         x = np.where(rows[:, None] < 0, 0.0, x[rows]).astype(np.float32)
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         return replace(self, corpus=replace(self.corpus, item_vectors=x))
+
+    def clicked_for_queries(self, count: int) -> tuple[list[str], list[Integers]]:
+        """The queries with clicks in the training part, and the rows of at most `count` items clicked for each, those
+        of most clicks last: what a user without clicks is known by once that part is over."""
+        row, clicked = (part[self.log.train[self.log.clicked[0]]] for part in self.log.clicked)
+        asked = np.unique(self.log.query[row])
+        after = np.full(len(asked), np.iinfo(np.int64).max)
+        past = past_of(asked, after, self.log.query[row], self.log.time[row], clicked)
+        lists = []
+        for start in range(0, len(asked), AT_ONCE):
+            some = np.arange(start, min(start + AT_ONCE, len(asked)))
+            ranked = by_count(past.latest(some, max(count, COUNTED))[0])
+            lists += [one[one >= 0] for one in ranked[:, ranked.shape[1] - count :]]
+        return [self.corpus.queries[i] for i in asked.tolist()], lists
 
     def test(self, kind: str) -> TestPairs:
         """The test pairs of clicks or orders."""
@@ -255,6 +276,10 @@ def _categories(items: Any) -> list[str | None]:
 def _rows_of(values: Any, known: Any) -> Integers:
     """The row of every value, -1 for null and for values that are not known."""
     return np.where(pc.is_null(values).to_numpy(zero_copy_only=False), -1, match(values, known))
+
+
+def _maker(table: SidTable) -> str:
+    return f"{table.origin.tokenizer} ({table.origin.tokenizer_digest})"
 
 
 def _sizes(table: SidTable) -> str:
