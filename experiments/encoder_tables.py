@@ -83,7 +83,7 @@ def draw(lines: list[dict], path: Path) -> None:
                         spread = stdev(values) if len(values) > 1 else 0.0
                         at_x, style = place + (at - 2) * 0.16, {"color": f"C{at}", "error_kw": {"lw": 0.8}}
                         axis.bar(at_x, mean(values), 0.15, yerr=spread, **style)
-            axis.set_xticks(range(len(here)), here)
+            axis.set(xlim=(-0.5, len(here) - 0.5), xticks=range(len(here)), xticklabels=here)
             axis.grid(axis="y", alpha=0.3)
             axis.set_axisbelow(True)
             if row == 0:
