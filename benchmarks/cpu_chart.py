@@ -41,8 +41,9 @@ def cpu():
     names = list(bars)[::-1]
     colours = [OURS if name.startswith("sidkit") else OTHERS for name in names]
     drawn = left.barh(names, [bars[name] for name in names], color=colours, height=0.7)
-    left.bar_label(drawn, fmt="%.2f", padding=3)
     left.axvline(1, color=FLOOR, linewidth=1)
+    left.bar_label(drawn, fmt="%.2f", padding=3, bbox={"color": "white", "pad": 1})
+    left.margins(x=0.1)
     left.text(1.02, len(names) - 0.35, "bare matrix product", color=FLOOR, va="bottom", fontsize=8)
     left.set_xlabel("time of one pass, 1,000,000 x 128, K = 1,024, over the bare product")
     right.loglog(growth["rows"], growth["seconds of a pass"], "o", color=OURS)

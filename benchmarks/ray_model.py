@@ -96,7 +96,6 @@ def draw(cpu: Model, gpu: Model, costs: dict[str, Any], target: Path) -> None:
         card = [gpu.of_pass(10.0**power, 1024, w) for w in workers]
         axes.plot(workers, cores, color=colour, label=f"$10^{{{power}}}$ rows")
         axes.plot(workers, card, color=colour, linestyle=":", linewidth=1.2)
-        axes.annotate(f"$10^{{{power}}}$", (1, cores[0]), xytext=(-24, -3), textcoords="offset points", color=colour)
     scale = 1e7 / costs["rows"]
     measured = [costs[f"pass_s_{w}"] * scale for w in (1, 2)]
     axes.scatter([1, 2], measured, color="black", s=18, zorder=4, label="measured, scaled to $10^7$ rows")

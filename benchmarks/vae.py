@@ -4,7 +4,7 @@ Training of the learned tokenizers: seconds of an epoch and of whole fits, on a 
 and the quality that a schedule ends with; each by the loop of an earlier commit and by this one, in fresh processes.
 Cases that benchmarks/results/vae.json has for this code and device are not run again, and no case is begun after
 --budget seconds, so that one call ends in time and the next goes on. `--cases epoch` runs those whose names start so.
-Without git (`--now`) only this loop is timed.
+Without git (`--now`) only this loop is timed. Beside other work, compare the seconds of processors.
 
     python benchmarks/vae.py DATA/toys/embedding.npy --streamed 16843945 --epochs 2
 
@@ -23,6 +23,7 @@ import tarfile
 import tempfile
 import time
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
@@ -77,10 +78,11 @@ CASES: dict[str, Case] = {  # fits: how many are timed from the first epoch on
 
 
 class Clock:
-    """Progress that notes the time of every epoch."""
+    """Progress that notes the time of every epoch, and the time of processors that this process had taken by then."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
+        self.taken: list[float] = []
         self.last = ""
 
     def start(self, label: str, rows: int) -> None:
@@ -91,6 +93,7 @@ class Clock:
 
     def note(self, text: str) -> None:
         self.times.append(time.perf_counter())
+        self.taken.append(time.process_time())
         self.last = text
 
 
@@ -114,7 +117,8 @@ def child(path: str, case: Case) -> dict:
             clock.append(Clock())
             fitted.append(spec.fit(X, seed=seed, progress=clock[-1]))
     seconds = time.perf_counter() - began
-    epochs = [b - a for one in clock for a, b in zip(one.times, one.times[1:], strict=False)]
+    epochs = [b - a for one in clock for a, b in pairwise(one.times)]
+    taken = [b - a for one in clock for a, b in pairwise(one.taken)]
     figures = [sidkit.quality(one.fit_codes, one.sizes) for one in fitted]
     keys = ("icr_per_sid", "surplus_per_item", "codes_used", "perplexity")
     error = [float((np.asarray(one.fitted_rows.take(np.arange(len(X))), np.float64) ** 2).mean()) for one in fitted]
@@ -123,6 +127,7 @@ def child(path: str, case: Case) -> dict:
         "seconds": round(seconds, 2),
         "epoch_seconds": median(epochs) * len(clock),  # of all seeds
         "epoch_seconds_least": min(epochs) * len(clock),
+        "epoch_processor_seconds": median(taken) * len(clock),  # hardly depends on what else the machine does
         "seconds_of_3000_epochs_reckoned": round(
             seconds + (3000 - len(clock[0].times)) * fmean(epochs[len(epochs) // 10 :]) * len(clock), 1
         ),
@@ -256,7 +261,8 @@ def main() -> None:
                 results["runs"] = [*kept, row]
                 options.output.write_text(json.dumps(results, indent=1) + "\n")
                 print(
-                    f"{name:32} {loop:6} epoch {result['epoch_seconds']:.3f} s, fit {result['seconds']:.1f} s",
+                    f"{name:32} {loop:6} epoch {result['epoch_seconds']:.3f} s, of processors "
+                    f"{result['epoch_processor_seconds']:.3f} s, fit {result['seconds']:.1f} s",
                     flush=True,
                 )
 

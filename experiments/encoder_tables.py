@@ -78,21 +78,19 @@ def draw(lines: list[dict], path: Path) -> None:
             axis = axes[row][column]
             here = [encoder for encoder in ENCODERS if (dataset, encoder, FIGURE[0]) in cells]
             for at, name in enumerate(FIGURE):
-                values = [
-                    [factor * (read(run) or 0.0) for run in cells.get((dataset, encoder, name), [])] for encoder in here
-                ]
-                spread = [stdev(each) if len(each) > 1 else 0.0 for each in values]
-                places = [place + (at - 2) * 0.16 for place in range(len(here))]
-                heights = [mean(each) if each else 0.0 for each in values]
-                axis.bar(places, heights, 0.15, yerr=spread, label=name, color=f"C{at}", error_kw={"lw": 0.8})
-            axis.set_xticks(range(len(here)), here)
+                for place, encoder in enumerate(here):
+                    if values := [factor * (read(run) or 0.0) for run in cells.get((dataset, encoder, name), [])]:
+                        spread = stdev(values) if len(values) > 1 else 0.0
+                        at_x, style = place + (at - 2) * 0.16, {"color": f"C{at}", "error_kw": {"lw": 0.8}}
+                        axis.bar(at_x, mean(values), 0.15, yerr=spread, **style)
+            axis.set(xlim=(-0.5, len(here) - 0.5), xticks=range(len(here)), xticklabels=here)
             axis.grid(axis="y", alpha=0.3)
             axis.set_axisbelow(True)
             if row == 0:
                 axis.set(title=dataset, ylim=(0, 101))
             if column == 0:
                 axis.set_ylabel(label)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(FIGURE), frameon=False)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=f"C{at}") for at in range(len(FIGURE))]
+    figure.legend(handles, FIGURE, loc="outside lower center", ncols=len(FIGURE), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None})

@@ -5,8 +5,8 @@
 
 DATA holds a folder per dataset with embedding.npy (all-MiniLM-L6-v2), embedding_gte.npy (gte-small) where there is one,
 items.parquet and sequences.parquet. WordLlama's vectors are made from the texts and kept in CACHE. With MiniLM's
-vectors the tokenizers of SEEDED run too, those of which the recommendation tables have one seed. A line of JSON is
-written per run; lines already there are not computed again.
+vectors the tokenizers of SEEDED run too, those of which the recommendation tables have one seed; --tokenizers and
+--datasets choose some. A line of JSON is written per run; lines already there are not computed again.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ SEEDED = ("without-soft", "prq-k5", "prq-k10", "prq-beta10", "prq-beta20", "prq-
 OPTIONS = {name: options for name, (_, options) in TOKENIZERS.items()} | {"rq-vae": {"preset": "paper"}}
 
 
-def plan(datasets: tuple[str, ...], seeds: int, data: Path) -> Iterator[dict]:
-    """Every run: tokenizers that are fitted in seconds first, all encoders and seeds of one before the next."""
+def plan(names: list[str], datasets: tuple[str, ...], seeds: int, data: Path) -> Iterator[dict]:
+    """Every run of these: tokenizers fitted in seconds first, all encoders and seeds of one before the next."""
     quick, slow = FIVE[:2], FIVE[2:]
     pairs = [(name, encoder) for name in quick for encoder in ENCODERS]
     pairs += [(name, "MiniLM") for name in SEEDED[:-1]]
     pairs += [(name, encoder) for name in slow for encoder in ENCODERS] + [(SEEDED[-1], "MiniLM")]
-    for name, encoder in pairs:
+    for name, encoder in (pair for pair in pairs if pair[0] in names):
         for dataset in datasets:
             if (data / dataset / ENCODERS[encoder]).exists():
                 for seed in range(seeds):
@@ -78,11 +78,12 @@ def measured(run: dict, data: Path, cache: Path) -> dict:
 
 
 def main() -> None:
-    options = read_options(__doc__, "data", datasets=DATASETS, seeds=3, cache="CACHE", figure="")
+    names = ",".join((*FIVE, *SEEDED))
+    options = read_options(__doc__, "data", datasets=DATASETS, seeds=3, cache="CACHE", figure="", tokenizers=names)
     lines = [json.loads(line) for line in options.output.read_text().splitlines()] if options.output.exists() else []
     if not options.tables:
         where = made(f"python experiments/encoders.py DATA -o {options.output.name} --cache CACHE")
-        for run in plan(options.datasets, options.seeds, options.data):
+        for run in plan(options.tokenizers.split(","), options.datasets, options.seeds, options.data):
             if not any(run.items() <= line.items() for line in lines):
                 lines.append(measured(run, options.data, Path(options.cache)) | where)
                 with options.output.open("a") as out:

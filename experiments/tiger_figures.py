@@ -22,7 +22,7 @@ def draw(done: list[dict], folder: Path) -> None:
     datasets = [dataset for dataset in DATASETS if any(line["dataset"] == dataset for line in done)]
     if not datasets:
         return
-    size = {"figsize": (4 * len(datasets), 3.2), "squeeze": False, "layout": "constrained"}
+    size = {"figsize": (4 * len(datasets), 3.5), "squeeze": False, "layout": "constrained"}
     curves, panels = plt.subplots(1, len(datasets), **size)
     main, dots = plt.subplots(1, len(datasets), **size | {"figsize": (4 * len(datasets), 4)}, sharey=True)
     shown = [name for name in (*TOKENIZERS, *BEYOND) if any(name == line["tokenizer"] for line in done)]
@@ -41,8 +41,11 @@ def draw(done: list[dict], folder: Path) -> None:
                     label = name if seed == min(runs) else None
                     colour = f"C{list(TOKENIZERS).index(name)}"
                     panels[0][column].plot([value for _, value in run["curve"]], color=colour, label=label, lw=1)
-        panels[0][column].set(title=dataset, xlabel="epoch", ylabel="validation NDCG@20")
-        panels[0][column].legend(fontsize=7)
+        panels[0][column].set(title=dataset, xlabel="epoch")
+        panels[0][column].grid(alpha=0.3)
+    panels[0][0].set_ylabel("validation NDCG@20")
+    names = {label: line for panel in panels[0] for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    curves.legend(names.values(), names, loc="outside lower center", ncols=len(names), frameon=False)
     dots[0][0].invert_yaxis()
     folder.mkdir(parents=True, exist_ok=True)
     main.savefig(folder / "tiger-main.svg", metadata={"Date": None})
@@ -81,6 +84,7 @@ def sensitivity(done: list[dict]):
             axis.margins(y=0.15)
             if column == 0:
                 axis.set_ylabel(f"test {name}@20")
+            axis.grid(alpha=0.3)
         axes[0][column].set_title(dataset)
-        axes[0][column].legend(fontsize=7)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     return figure
