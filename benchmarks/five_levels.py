@@ -3,12 +3,14 @@
     python benchmarks/five_levels.py                             1,000,000 x 128, 1024-512-128-64-64, every recipe
     python benchmarks/five_levels.py --recipes rq-opq --rows 250000
     python benchmarks/five_levels.py --before ../older/src       also the same by the sidkit in that folder, in turn
+    python benchmarks/five_levels.py --passes 3                  an encoding after a short fit, and no figure of the fit
 
-Each recipe is measured in a process of its own, which also fits and encodes PRQ-KMeans at 1024-512-128: ratios compare
-times of one process. "planted" rows lie around 3,072 directions, so that nearly all parents have fewer rows than the
-third level has codes, and the residual that the suffix quantizes is zero for nearly all rows; "crowded" rows follow a
-law of powers over the same directions, so that many rows have a parent with a codebook to fit. Results are added to
-benchmarks/results/five_levels.json; a measurement that is there already for this commit is not repeated.
+Each recipe is measured in a process of its own, which also fits and encodes PRQ-KMeans at 1024-512-128, in turns: a
+ratio is the median of those of the turns. Beside seconds of the clock there are those of the processors, which other
+work on the machine changes less. "planted" rows lie around 3,072 directions, so that nearly all parents have fewer rows
+than the third level has codes, and the residual that the suffix quantizes is zero for nearly all rows; "crowded" rows
+follow a law of powers over the same directions, so that many rows have a parent with a codebook to fit. Results are
+added to benchmarks/results/five_levels.json; a measurement that is there already for this commit is not repeated.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -46,36 +50,61 @@ def rows_of(data, n):
     return x
 
 
-def measure(recipe, data, n):
+def short_of(name, passes, **options):
+    """A recipe, its stages cut to this many passes; 0: as it is."""
+    from sidkit.tokenizer.recipes import recipe
+
+    if not passes:
+        return recipe(name, **options)
+    spec = recipe(name, iterations=passes, **options)
+    last = spec.stages[-1]
+    if hasattr(last, "alternations"):
+        last = replace(last, first=passes, alternations=passes)
+    return replace(spec, stages=(*spec.stages[:-1], last))
+
+
+def took(job):
+    """Seconds of the clock and of all processors."""
+    clock, cpu = time.perf_counter(), time.process_time()
+    job()
+    return {"seconds": time.perf_counter() - clock, "cpu seconds": time.process_time() - cpu}
+
+
+def measure(recipe, data, n, repeats, passes):
     """Seconds of both tokenizers, and the digests of the tokens of the five-level one."""
-    from cpu_pass import limited, seconds
+    from cpu_pass import limited
 
     from sidkit.engine import native
-    from sidkit.tokenizer.recipes import recipe as named
 
     native.prepare(float("inf"))
     x, fits, codes = rows_of(data, n), {}, {}
+    specs = {"three": short_of("prq-kmeans", passes, sizes=THREE, top_k=5), "five": short_of(recipe, passes)}
 
-    def both(name, spec):
-        times = {"fit": seconds(lambda: fits.update({name: spec.fit(x, seed=0)}))}
-        return times | {"encode": min(seconds(lambda: codes.update({name: fits[name].encode(x)})) for _ in range(3))}
+    def turns(job, count):
+        return [{name: took(lambda name=name: job(name)) for name in specs} for _ in range(count)]
 
     def run():
-        return {
-            "prq-kmeans, three levels": both("three", named("prq-kmeans", sizes=THREE, top_k=5)),
-            recipe: both("five", named(recipe)),
-        }
+        fit = turns(lambda name: fits.update({name: specs[name].fit(x, seed=0)}), 1 if passes else repeats)
+        return {"fit": fit, "encode": turns(lambda name: codes.update({name: fits[name].encode(x)}), 2 * repeats + 1)}
 
     times = limited(len(os.sched_getaffinity(0)), run)
-    three, five = times["prq-kmeans, three levels"], times[recipe]
+
+    def over(job, clock):
+        return round(float(np.median([turn["five"][clock] / turn["three"][clock] for turn in times[job]])), 3)
+
+    ratios = {
+        f"{job} over three levels{of}": over(job, clock)
+        for job in (("encode",) if passes else ("fit", "encode"))
+        for clock, of in (("seconds", ""), ("cpu seconds", ", time of the processors"))
+    }
     parents = np.unique(codes["five"][:, 0] * 512 + codes["five"][:, 1], return_counts=True)[1]
     return {
         "recipe": recipe,
         "data": data,
         "rows": n,
-        "fit over three levels": round(five["fit"] / three["fit"], 3),
-        "encode over three levels": round(five["encode"] / three["encode"], 3),
-        "seconds": times,
+        "passes": passes,
+        **ratios,
+        "turns": times,
         "share of rows under a parent with over 128 rows": round(float(parents[parents > 128].sum() / n), 4),
         "digest of the tokens": hashlib.sha256(np.ascontiguousarray(codes["five"]).tobytes()).hexdigest()[:16],
         "tokens as in the fit": bool(np.array_equal(codes["five"], fits["five"].fit_codes)),
@@ -93,9 +122,10 @@ def machine():
     }
 
 
-def child(recipe, data, n, source):
+def child(options, recipe, data, source):
     """`measure` in a process that takes sidkit from this folder."""
-    command = [sys.executable, __file__, "--child", "--recipes", recipe, "--data", data, "--rows", str(n)]
+    numbers = ["--rows", options.rows, "--repeats", options.repeats, "--passes", options.passes]
+    command = [sys.executable, __file__, "--child", "--recipes", recipe, "--data", data, *map(str, numbers)]
     environment = os.environ | {"PYTHONPATH": str(source)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -115,12 +145,15 @@ def main() -> None:
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
     parser.add_argument("--data", nargs="+", default=DATA, choices=DATA)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=2, help="turns of the fits; of encodings twice as many and one")
+    parser.add_argument("--passes", type=int, default=0, help="of every level; 0: those of the recipe")
     parser.add_argument("--before", type=Path, help="src of another checkout, measured in turn")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(measure(options.recipes[0], options.data[0], options.rows)))
+        one = options.recipes[0], options.data[0], options.rows, options.repeats, options.passes
+        print(json.dumps(measure(*one)))
         return
     sources = [Path(__file__).parents[1] / "src", *([options.before.absolute()] if options.before else [])]
     results = json.loads(options.out.read_text()) if options.out.exists() else []
@@ -128,12 +161,13 @@ def main() -> None:
         for recipe in options.recipes:
             for source in sources:
                 key = {"commit": commit_of(source), "recipe": recipe, "data": data, "rows": options.rows}
+                key |= {"passes": options.passes}
                 if any(key.items() <= one.items() for one in results):
                     continue
-                results.append(key | child(recipe, data, options.rows, source) | {"command": " ".join(sys.argv)})
+                results.append(key | child(options, recipe, data, source) | {"command": " ".join(sys.argv)})
                 options.out.parent.mkdir(exist_ok=True)
                 options.out.write_text(json.dumps(results, indent=1) + "\n")
-                print({k: v for k, v in results[-1].items() if k not in ("machine", "command")}, flush=True)
+                print({k: v for k, v in results[-1].items() if k not in ("machine", "command", "turns")}, flush=True)
 
 
 if __name__ == "__main__":

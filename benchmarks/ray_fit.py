@@ -3,12 +3,15 @@
     python benchmarks/ray_fit.py time    --rows 2000000 --output benchmarks/results/ray_fit.json
     python benchmarks/ray_fit.py memory  --output benchmarks/results/ray_memory.json
     python benchmarks/ray_fit.py costs   --output benchmarks/results/ray_costs.json
+    python benchmarks/ray_fit.py learned --rows 40960 --output benchmarks/results/ray_learned.json
 
 time     2M x 128, 1024-512-128, top-k 5: two threads of one process, then two workers of one thread each, in turns.
          Start-up (Ray, workers, reading) is measured separately. Tokens must be equal. All passes cost the same,
          so the ratio of a few is that of many.
 memory   the driver's peak resident memory for growing numbers of rows, each in a separate process.
 costs    what the model in docs/scale.md needs: multiply-adds a second of a core, the cost of a task, of an addition.
+learned  RQ-VAE by the paper's schedule, batches of 4,096 x 768: an epoch by one process of two threads, by the driver
+         with rows on two workers, and with batches divided among these, one thread each; in turns. And the collisions.
 """
 
 from __future__ import annotations
@@ -40,11 +43,11 @@ def rows_of(n: int, d: int = D) -> np.ndarray:
     return x
 
 
-def prepared(n: int, folder: str) -> Path:
+def prepared(n: int, folder: str, d: int = D) -> Path:
     """The file of n rows in a folder, written if it is not there."""
-    path = Path(folder) / f"rows-{n}.npy"
+    path = Path(folder) / f"rows-{n}-{d}.npy"
     if not path.exists():
-        np.save(path, rows_of(n))
+        np.save(path, rows_of(n, d))
     return path
 
 
@@ -210,6 +213,42 @@ def _calls(pool):  # type: ignore[no-untyped-def]
     }
 
 
+def measure_learned(args: argparse.Namespace) -> dict[str, object]:
+    """Seconds of an epoch of RQ-VAE, the first and the last left out, and what it costs to exchange a gradient."""
+    from dataclasses import replace
+
+    import sidkit
+    from sidkit.tokenizer.recipes import recipe
+
+    path = prepared(args.rows, args.folder, 768)
+    plan = {"epochs": 4, "batch": 4096, "learning_rate": 5e-4, "schedule": "constant", "warmup_epochs": 0}
+    spec = recipe("rq-vae", sizes=(256, 256, 256), evaluate_every=9, hidden=(512, 256, 128), **plan)
+    times: dict[str, list[float]] = {"one process": [], "driver": [], "divided": []}
+    figures = {}
+    with sidkit.on_ray(path, address="local", workers=2) as rows:
+        given = {"one process": path, "driver": rows, "divided": replace(rows, divides_batches=True)}
+        for _ in range(args.turns):
+            for name, where in given.items():
+                passes = Passes()
+                fitted = spec.fit(where, seed=SEED, device="cpu", progress=passes)
+                times[name] += np.diff(passes.ends)[:-1].tolist()
+                figures[name] = {"surplus_per_item": sidkit.quality(fitted.fit_codes, fitted.sizes)["surplus_per_item"]}
+                print(name, times[name], figures[name], file=sys.stderr, flush=True)
+        exchange = rows.together(_exchange)
+    seconds = {name: float(np.median(each)) for name, each in times.items()}
+    return {
+        "rows": args.rows, "d": 768, "schedule": plan, "steps_per_epoch": -(-args.rows // 4096), "workers": 2,
+        "epoch_s": times, "median_s": seconds, "divided_over_one_process": seconds["divided"] / seconds["one process"],
+        "figures": figures, "exchange_of_a_gradient_s": exchange, "load": os.getloadavg(),
+    }  # fmt: skip
+
+
+def _exchange(member):  # type: ignore[no-untyped-def]
+    """The least seconds of adding 1.1 million numbers up among the workers."""
+    array = np.ones(1_100_000, np.float32)
+    return _best(lambda: member.exchange.add(array), 20)
+
+
 def _best(call, times: int) -> float:  # type: ignore[no-untyped-def]
     taken = []
     for _ in range(times):
@@ -221,7 +260,7 @@ def _best(call, times: int) -> float:  # type: ignore[no-untyped-def]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["time", "memory", "costs", "driver"])
+    parser.add_argument("what", choices=["time", "memory", "costs", "learned", "driver"])
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--turns", type=int, default=2)
@@ -230,7 +269,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.what == "driver":
         return print(json.dumps(driver(args)))
-    result = {"time": measure_time, "memory": measure_memory, "costs": measure_costs}[args.what](args)
+    measures = {"time": measure_time, "memory": measure_memory, "costs": measure_costs, "learned": measure_learned}
+    result = measures[args.what](args)
     text = json.dumps({"what": args.what, "machine": machine(), "seed": SEED, **result}, indent=2)
     print(text)
     if args.output:

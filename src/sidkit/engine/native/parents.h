@@ -1,11 +1,13 @@
 /* Rows that are compared with the centroids of their own parent alone. The score is that of search.h, in float64. */
 
-#define FEW 4     /* centroids that are scored in float64 at once */
+#define AHEAD 2      /* rows whose centroids are asked for ahead */
+#define FETCHED 1024 /* numbers of them */
 #define OWN_ROWS 64 /* rows to a piece of work */
 
 typedef struct { /* field by field as in parents.py */
     const float *x;         /* (n, d) */
     int64_t n, d;
+    const int64_t *order;   /* (n,) the rows as they are taken; or NULL */
     const float *centroids; /* (M, d) */
     const int64_t *first;   /* (n,) the first centroid of the row's parent */
     const int32_t *count;   /* (n,) how many it has */
@@ -22,47 +24,84 @@ INLINE double own_score(const double *x, const float *c, double *wide, int64_t d
     return dot_double(wide, x, d) + (-0.5 * dot_double(wide, wide, d) + 0.0);
 }
 
-/* float32 scores of all centroids; returns twice the bound of their error, or -1 where none holds. */
-static float rough_scores(const float *x, const float *c, int64_t count, int64_t d, float *score) {
-    float length = 0, reach = 0;
-    for (int64_t j = 0; j < count; j++, c += d) {
-        vf product = SET(0), square = SET(0);
-        int64_t i = 0;
-        for (; i + LANES <= d; i += LANES) {
-            vf v = LOAD(c + i);
-            product = FMA(v, LOAD(x + i), product), square = FMA(v, v, square);
+/* |x - c|^2 of some centroids in float32, each off by at most (d + 8) eps of itself. */
+INLINE void distances(const int many, const float *x, const float *c, int64_t d, float *distance) {
+    vf sum[4];
+    int64_t i = 0;
+#pragma GCC unroll 4
+    for (int j = 0; j < many; j++) sum[j] = SET(0);
+    for (; i + LANES <= d; i += LANES) {
+        const vf v = LOAD(x + i), minus = SET(-1);
+#pragma GCC unroll 4
+        for (int j = 0; j < many; j++) {
+            const vf gap = FMA(LOAD(c + j * d + i), minus, v);
+            sum[j] = FMA(gap, gap, sum[j]);
         }
-        float p = SUM(product), s = SUM(square);
-        for (; i < d; i++) p += c[i] * x[i], s += c[i] * c[i];
-        score[j] = p - 0.5f * s;
-        reach = s > reach ? s : reach;
-        if (!(s <= 1e30f)) return -1;
     }
-    for (int64_t i = 0; i < d; i++) length += x[i] * x[i];
-    length = sqrtf(length) * 1.001f, reach = sqrtf(reach) * 1.001f;
-    if (!(length * reach >= 1e-20f && length <= 1e15f)) return -1;
-    return 4 * (float)(d + 8) * FLT_EPSILON * (length * reach + reach * reach);
+#pragma GCC unroll 4
+    for (int j = 0; j < many; j++) {
+        distance[j] = SUM(sum[j]);
+        for (int64_t t = i; t < d; t++) distance[j] += (x[t] - c[j * d + t]) * (x[t] - c[j * d + t]);
+    }
+}
+
+/* An upper bound of the distance of the centroids that may have the best score in float64; INFINITY where it is not
+ * known. Distances that float32 cannot tell apart are within its errors, or the rounding of the scores in float64. */
+static float within_reach(const float *x, const float *c, int64_t count, int64_t d, float *distance) {
+    float length, least = INFINITY;
+    int64_t j = 0;
+    for (; j + 4 <= count; j += 4) distances(4, x, c + j * d, d, distance + j);
+    for (; j < count; j++) distances(1, x, c + j * d, d, distance + j);
+    for (j = 0; j < count; j++) {
+        least = distance[j] < least ? distance[j] : least;
+        if (!(distance[j] <= 1e30f)) return INFINITY;
+    }
+    vf squares = SET(0);
+    int64_t i = 0;
+    for (; i + LANES <= d; i += LANES) squares = FMA(LOAD(x + i), LOAD(x + i), squares);
+    length = SUM(squares);
+    for (; i < d; i++) length += x[i] * x[i];
+    if (!(length >= 1e-20f && length <= 1e30f)) return INFINITY;
+    return least * (1 + 4 * (float)(d + 8) * FLT_EPSILON) + 1e-11f * (length + least);
+}
+
+/* The nearest of some centroids: of those that float32 cannot tell from the best, by the score in float64. */
+static int32_t nearest_of(const float *x, const float *c, int64_t count, int64_t d, float *distance, double *row,
+                          double *wide) {
+    const float bound = within_reach(x, c, count, d, distance);
+    int64_t left = 0, first = 0;
+    for (int64_t j = count - 1; j >= 0; j--)
+        if (!(distance[j] > bound)) first = j, left++;
+    if (left == 1) return (int32_t)first;
+    double best = -INFINITY;
+    int32_t code = 0;
+    for (int64_t i = 0; i < d; i++) row[i] = x[i];
+    for (int64_t j = first; j < count; j++) {
+        if (distance[j] > bound) continue;
+        double v = own_score(row, c + j * d, wide, d);
+        if (v > best) best = v, code = (int32_t)j;
+    }
+    return code;
+}
+
+/* Ask for memory that will be read soon: the first of it, after which the processor sees where this goes. */
+static void fetch(const float *at, int64_t numbers) {
+    for (int64_t i = 0; i < numbers && i < FETCHED; i += 16) __builtin_prefetch(at + i);
 }
 
 static int own_rows(const void *argument, void *memory, int64_t number) {
     const Own *own = argument;
     const int64_t d = own->d, end = (number + 1) * OWN_ROWS < own->n ? (number + 1) * OWN_ROWS : own->n;
     double *wide = memory, *row = wide + d;
-    float *rough = (float *)(row + d);
-    for (int64_t r = number * OWN_ROWS; r < end; r++) {
+    float *distance = (float *)(row + d);
+    for (int64_t at = number * OWN_ROWS; at < end; at++) {
+        const int64_t ahead = at + AHEAD < end ? at + AHEAD : at;
+        const int64_t r = own->order ? own->order[at] : at, next = own->order ? own->order[ahead] : ahead;
+        fetch(own->x + next * d, d);
+        fetch(own->centroids + own->first[next] * d, own->count[next] * d);
         const float *x = own->x + r * d, *c = own->centroids + own->first[r] * d;
         const int64_t count = own->count[r];
-        float bound = -1, least = -INFINITY;
-        if (count > FEW) bound = rough_scores(x, c, count, d, rough);
-        for (int64_t j = 0; bound >= 0 && j < count; j++) least = rough[j] > least ? rough[j] : least;
-        for (int64_t i = 0; i < d; i++) row[i] = x[i];
-        double best = -INFINITY;
-        int32_t code = 0;
-        for (int64_t j = 0; count > 1 && j < count; j++) {
-            if (bound >= 0 && rough[j] < least - bound) continue;
-            double v = own_score(row, c + j * d, wide, d);
-            if (v > best) best = v, code = (int32_t)j;
-        }
+        const int32_t code = count > 1 ? nearest_of(x, c, count, d, distance, row, wide) : 0;
         own->code[r] = code;
         if (!own->rest) continue;
         float *rest = memcpy(own->rest + r * d, x, (size_t)d * sizeof(float));

@@ -16,6 +16,8 @@ __all__ = ["busy_rows", "families", "nearest_own"]
 
 Floats = NDArray[np.float32]
 
+MANY = 16  # centroids a row from which rows are taken parent by parent, so that these are still in the cache
+
 
 class OwnStruct(ctypes.Structure):
     """As in parents.h."""
@@ -24,6 +26,7 @@ class OwnStruct(ctypes.Structure):
         ("x", c_void_p),
         ("n", c_int64),
         ("d", c_int64),
+        ("order", c_void_p),
         ("centroids", c_void_p),
         ("first", c_void_p),
         ("count", c_void_p),
@@ -78,13 +81,15 @@ def nearest_own(
         raise ValueError(f"{n} rows of {d} numbers cannot be compared with centroids of shape {centroids.shape}")
     if n and (first.min() < 0 or count.min() < 1 or (first + count).max() > len(centroids)):
         raise ValueError(f"there are {len(centroids)} centroids; rows name others")
-    code = np.empty(n, np.int32)
-    job = OwnStruct(x.ctypes.data, n, d, centroids.ctypes.data, first.ctypes.data, count.ctypes.data, code.ctypes.data)
+    code, compared = np.empty(n, np.int32), int(count.sum(dtype=np.int64))
+    order = np.argsort(first).astype(np.int64, copy=False) if compared > MANY * n else None
+    given = (centroids, first, count, code)
+    job = OwnStruct(x.ctypes.data, n, d, order if order is None else order.ctypes.data, *(a.ctypes.data for a in given))
     if rest is not None:
         if rest.shape != (n, d) or rest.dtype != np.float32 or not rest.flags.carray:
             raise ValueError(f"cannot write to {rest.dtype} rows of shape {rest.shape}; plain float32 {(n, d)} needed")
         job.rest, job.keep, job.normalize = rest.ctypes.data, keep, normalize
-    job.most, job.threads = int(count.max(initial=0)), _threads(d * (8 * n + 2 * int(count.sum(dtype=np.int64))))
+    job.most, job.threads = int(count.max(initial=0)), _threads(d * (8 * n + 2 * compared))
     if kernels().sidkit_own(byref(job)):
         raise MemoryError(f"no memory to compare {n} rows with the centroids of their parents")
     return code
