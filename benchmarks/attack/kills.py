@@ -63,7 +63,7 @@ for name in ("transformers.models.t5.modeling_t5", "transformers.models.bart.mod
     except ImportError:
         pass
 """
-ROUND = 6  # kills of a writer before it is the next one's turn
+ROUND = 10  # kills of a writer before it is the next one's turn
 START = """
 import os, sys, time
 os.chdir(sys.argv.pop(1))
