@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--repeat", metavar="NAME")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # tests/attack/test_warnings.py is about them
+    warnings.simplefilter("ignore")  # tests/command.py fails a command that shows one
     if options.repeat:
         return repeat(options.repeat)
     for name in LOADED:  # once, not in every process
