@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV   ?= .venv
 UV      = UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" $(VENV)/bin/uv pip install -q -p $(VENV)/bin/python -c constraints.txt
 
-.PHONY: demo test readers lowest newest lint docs wheel check clean
+.PHONY: demo test offline readers lowest newest lint docs wheel check clean
 
 demo: $(VENV)/core
 	$(VENV)/bin/sidkit demo
 
 test: $(VENV)/dev
 	$(VENV)/bin/python -m pytest
+
+# The tests where only the loopback device is there, so no route to any other machine; as root.
+offline: $(VENV)/dev
+	unshare --net sh -c 'ip link set lo up && ! ip route get 192.0.2.1 && exec $(VENV)/bin/python -m pytest'
 
 # Exports against readers that cannot be dependencies: FlashRec asks for transformers 4 and CUDA, semantic-id for a solver
 # of 30 MB that its reader does not need; and the interface of SGLang, which asks for CUDA. They lie beside the environment,

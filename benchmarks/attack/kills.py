@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -33,6 +34,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # small jobs, whose threads would wait for each other
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests"), str(HERE.parents[1] / "experiments")]
 
@@ -53,17 +55,18 @@ import sidkit.report.centroids
 sidkit.report.centroids.MOST = 60  # points of a map, which takes seconds for more
 for name in ("tokenizer.recipes", "retriever.trainer", "search.training.loop", "embed.job", "report.page", "export.job",
              "publish.registry", "search.simulate.make", "demo.build", "search.align.job",
-             "search.evaluate.evaluation"):
+             "search.evaluate.evaluation", "cli.terminal", "cli.printing", "progress.bars", "data.json_lines"):
     import_module("sidkit." + name)
 for name in ("transformers.models.t5.modeling_t5", "transformers.models.bart.modeling_bart", "transformers.generation",
-             "torch._dynamo", "torch.optim", "pydantic", "rich.console", "typer.rich_utils", "pyarrow.dataset",
-             "tensorboard", "torch.utils.tensorboard", "sklearn.manifold"):
+             "torch._dynamo", "torch.optim", "typer._adapters", "pydantic", "pydantic.plugin._loader", "bm25s",
+             "orjson", "rich.console", "typer.rich_utils", "pyarrow.dataset", "tensorboard",
+             "torch.utils.tensorboard", "sklearn.manifold"):
     try:
         import_module(name)
     except ImportError:
         pass
 """
-ROUND = 6  # kills of a writer before it is the next one's turn
+ROUND = 10  # kills of a writer before it is the next one's turn
 START = """
 import os, sys, time
 os.chdir(sys.argv.pop(1))

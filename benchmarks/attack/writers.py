@@ -24,7 +24,7 @@ import numpy as np
 __all__ = ["WRITERS", "Writer", "as_read", "prepare", "state_of"]
 
 ITEMS, D, LEVELS = 240, 12, "8-8-8"
-VOLATILE = re.compile(r"(^|/)(log\.jsonl|tensorboard/.*|.*\.db-(wal|shm))$")  # logs, and files of SQLite
+VOLATILE = re.compile(r"(^|/)(log\.jsonl|tensorboard/.*|.*\.db-(wal|shm|journal))$")  # logs, and files of SQLite
 TIMES = ("seconds", "created", "uuid", "registry", "versions", "samples_per_s", "bundle_uuid", "history")
 TIMES += ("sha256", "manifests")  # digests of files that hold times
 NOTES = ".sidkit.json"

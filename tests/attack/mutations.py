@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -87,20 +89,21 @@ class Trial:
             last.rename(scratch)
         else:
             scratch.mkdir()
-        for path in sorted(scratch.rglob("*"), reverse=True):
-            name = path.relative_to(scratch)
-            if path.is_dir() and not path.is_symlink():
-                if name not in self.folders:
-                    path.rmdir()
-            elif name not in self.content or path.stat().st_mtime_ns != UNTOUCHED:
-                path.unlink()
+        kept = set()
+        for where, folders, files in os.walk(scratch, topdown=False):
+            inner = Path(os.path.relpath(where, scratch))
+            for name in [*files, *(one for one in folders if os.path.islink(f"{where}/{one}"))]:
+                if inner / name in self.content and os.lstat(f"{where}/{name}").st_mtime_ns == UNTOUCHED:
+                    kept.add(inner / name)
+                else:
+                    os.unlink(f"{where}/{name}")
+            if where != str(scratch) and inner not in self.folders:
+                os.rmdir(where)
         for name in sorted(self.folders):
             (scratch / name).mkdir(exist_ok=True)
-        for name, content in self.content.items():
-            path = scratch / name
-            if not path.exists():
-                path.write_bytes(content)
-                os.utime(path, ns=(UNTOUCHED, UNTOUCHED))
+        for name in self.content.keys() - kept:
+            (scratch / name).write_bytes(self.content[name])
+            os.utime(scratch / name, ns=(UNTOUCHED, UNTOUCHED))
         return scratch
 
 
@@ -207,9 +210,15 @@ def _change_tensors(file: Path, rng: Random) -> str:
     return f"{name} {kind}"
 
 
+@lru_cache(8)
+def _table_in(data: bytes) -> Any:
+    """A Parquet file's table: that of the undamaged file, for one mutant after the other."""
+    return pq.read_table(pa.BufferReader(data), use_threads=False)
+
+
 def _change_parquet(file: Path, rng: Random) -> str:
     """Rewritten as another program would, so without a seal."""
-    table = pq.read_table(file)
+    table = _table_in(file.read_bytes())
     notes = dict(table.schema.metadata or {})
     if notes and rng.random() < 0.6:
         key = rng.choice(sorted(notes))
@@ -223,7 +232,7 @@ def _change_parquet(file: Path, rng: Random) -> str:
         name = rng.choice(table.column_names)
         at, columns = table.column_names.index(name), _columns(len(table))
         kind = rng.choice(sorted(columns))
-        table, what = table.set_column(at, name, columns[kind]), f"column {name} of {kind}"
+        table, what = table.set_column(at, name, columns[kind]()), f"column {name} of {kind}"
     pq.write_table(table.replace_schema_metadata(notes), file)
     return what
 
@@ -241,33 +250,31 @@ def _other_note(note: bytes, rng: Random) -> str:
     return json.dumps(plain)
 
 
-def _columns(n: int) -> dict[str, Any]:
+def _columns(n: int) -> dict[str, Callable[[], Any]]:
     def texts(data: bytes) -> Any:
-        """Strings of these bytes, whether they are UTF-8 or not."""
-        ends = np.arange(0, (n + 1) * len(data), len(data), dtype=np.int32)
-        return pa.StringArray.from_buffers(n, pa.py_buffer(ends), pa.py_buffer(data * n))
+        """Strings of equal length in these bytes, whether they are UTF-8 or not."""
+        ends = np.arange(0, len(data) + 1, len(data) // n, dtype=np.int32)
+        return pa.StringArray.from_buffers(n, pa.py_buffer(ends), pa.py_buffer(data))
 
-    different = b"".join(bytes([0xFF, 128 + i % 64, 48 + i // 64]) for i in range(n))
-    ends = np.arange(0, 3 * n + 1, 3, dtype=np.int32)
     return {
-        "texts that are no UTF-8": texts(b"\xff\xfe"),
-        "different texts that are no UTF-8": pa.StringArray.from_buffers(
-            n, pa.py_buffer(ends), pa.py_buffer(different)
+        "texts that are no UTF-8": lambda: texts(b"\xff\xfe" * n),
+        "different texts that are no UTF-8": lambda: texts(
+            b"".join(bytes([0xFF, 128 + i % 64, 48 + i // 64]) for i in range(n))
         ),
-        "nulls": pa.nulls(n),
-        "nulls of a type": pa.nulls(n, pa.string()),
-        "numbers": pa.array(np.arange(n, dtype=np.float64)),
-        "negative numbers": pa.array(-np.arange(n)),
-        "booleans": pa.array([True] * n),
-        "times": pa.array(np.arange(n), pa.timestamp("ns")),
-        "structures": pa.array([{"a": i} for i in range(n)]),
-        "empty lists": pa.array([[]] * n, pa.list_(pa.int32())),
-        "lists of nulls": pa.array([[None] * 3] * n, pa.list_(pa.int32())),
-        "ragged lists": pa.array([[1] * (i % 3) for i in range(n)], pa.list_(pa.int32())),
-        "negative lists": pa.array([[-1, 0, 0]] * n, pa.list_(pa.int32())),
-        "huge lists": pa.array([[2**62, 2**31, 0]] * n, pa.list_(pa.int64())),
-        "large codes": pa.array([[2**31 - 1] * 3] * n, pa.list_(pa.int64())),
-        "lists of texts": pa.array([["x"] * 3] * n),
+        "nulls": lambda: pa.nulls(n),
+        "nulls of a type": lambda: pa.nulls(n, pa.string()),
+        "numbers": lambda: pa.array(np.arange(n, dtype=np.float64)),
+        "negative numbers": lambda: pa.array(-np.arange(n)),
+        "booleans": lambda: pa.array([True] * n),
+        "times": lambda: pa.array(np.arange(n), pa.timestamp("ns")),
+        "structures": lambda: pa.array([{"a": i} for i in range(n)]),
+        "empty lists": lambda: pa.array([[]] * n, pa.list_(pa.int32())),
+        "lists of nulls": lambda: pa.array([[None] * 3] * n, pa.list_(pa.int32())),
+        "ragged lists": lambda: pa.array([[1] * (i % 3) for i in range(n)], pa.list_(pa.int32())),
+        "negative lists": lambda: pa.array([[-1, 0, 0]] * n, pa.list_(pa.int32())),
+        "huge lists": lambda: pa.array([[2**62, 2**31, 0]] * n, pa.list_(pa.int64())),
+        "large codes": lambda: pa.array([[2**31 - 1] * 3] * n, pa.list_(pa.int64())),
+        "lists of texts": lambda: pa.array([["x"] * 3] * n),
     }
 
 
