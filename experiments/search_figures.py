@@ -36,7 +36,7 @@ def robustness(lines: list[Line]):
     import matplotlib.pyplot as plt
 
     size = _size(lines)
-    datasets = [dataset for dataset in MAIN if len(encoders_of(lines, ("run",), size, dataset)) > 1]
+    datasets = [dataset for dataset in MAIN if _compares_encoders(lines, size, dataset)]
     if not datasets:
         return None
     figure, axes = plt.subplots(2, len(datasets), figsize=(4 * len(datasets), 5.4), squeeze=False, layout="constrained")
@@ -52,6 +52,13 @@ def robustness(lines: list[Line]):
             axes[row][column].set_xticks([x + 0.2 for x in range(len(ROBUST))], ROBUST, rotation=30, fontsize=8)
         axes[0][column].legend(fontsize=8)
     return figure
+
+
+def _compares_encoders(lines: list[Line], size: str, dataset: str) -> bool:
+    """Whether several tokenizers were run under each of several encoders."""
+    encoders = encoders_of(lines, ("run",), size, dataset)
+    runs = [[_first(lines, size, dataset, name, one, HIT) for name in ROBUST] for one in encoders]
+    return sum(len(values) - values.count(None) > 1 for values in runs) > 1
 
 
 def sensitivity(lines: list[Line]):
