@@ -82,6 +82,11 @@ def test_minionerec_gets_its_files(tmp_path):
     assert (last["item_title"], last["item_sid"]) == ("red shoe", "<a_12><b_3><c_77>")
 
 
+def test_minionerec_is_told_how_many_items_it_will_not_tell_apart(tmp_path):
+    _, record = exported("minionerec", tmp_path / "out", crowded(), titles=titles(list("abcdef")))
+    assert record["notes"][0].startswith("5 items share SIDs, of which MiniOneRec knows the last title alone")
+
+
 def test_minionerec_gets_codebooks_that_it_uses_as_sidkit_does(tmp_path, rows, plain, prq):
     sids = table(range(len(rows)), plain.encode(rows), plain.sizes)
     texts = titles([f"thing {i}" for i in range(len(rows))])

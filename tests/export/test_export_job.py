@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from command import sidkit
-from exported import exported, table
+from command import run, sidkit
+from exported import exported, table, titles, visits
 from sidkit import SidTable
 from sidkit.errors import InputError, SpecError, StoreError
 from sidkit.export import registry
-from sidkit.export.job import RECORD, check_export, export
+from sidkit.export.job import check_export, export
 from sidkit.export.registry import all_targets, target_named
-from sidkit.export.target import ExportJob, ExportOption, ExportTarget
+from sidkit.export.target import RECORD, ExportJob, ExportOption, ExportTarget
 from sidkit.files.folder import config_digest
 
 NAMES = """
@@ -138,6 +138,51 @@ def test_targets_name_what_is_missing(tmp_path):
 def test_a_tokenizer_of_other_sizes_is_refused(tmp_path, plain):
     with pytest.raises(InputError, match=r"the tokenizer makes SIDs of sizes \(16, 8, 4\)"):
         exported("csv", tmp_path / "out", fitted=plain)
+
+
+@pytest.mark.parametrize(
+    "name, option, value, message",
+    [
+        ("grid", "file", "", "must be a name without a path"),
+        ("grid", "file", "..", "must be a name without a path"),
+        ("grid", "file", "../x.pt", "must be a name without a path"),
+        ("grid", "file", "item_ids.parquet", "which the export has already"),
+        ("xllm", "file", RECORD, "which the export has already"),
+        ("torcheasyrec", "generation", RECORD, "which the export has already"),
+        ("torcheasyrec", "generation", ".g", "must not begin with a dot"),
+        ("torcheasyrec", "capacity", 0, "capacity must be at least 1, not 0"),
+        ("static", "dense", 0, "dense must be at least 1, not 0"),
+        ("rectokens", "dense", -1, "dense must be at least 0, not -1"),
+        ("rectokens", "dense", 3, "dense must be 0, 1 or 2, not 3"),
+        ("llama-factory", "history", 0, "history must be at least 1, not 0"),
+        ("huggingface", "seed", -1, "seed must be at least 0, not -1"),
+    ],
+)
+def test_values_that_would_write_something_else_are_refused(tmp_path, name, option, value, message):
+    options = {option: value} | ({"base": 1} if name == "xllm" else {})
+    with pytest.raises(SpecError, match=message):
+        exported(name, tmp_path / "out", options=options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_items_without_a_text_and_events_without_an_item_are_counted(tmp_path):
+    texts = titles(["red shoe", "", "tent"])
+    _, record = exported("lc-rec", tmp_path / "a", titles=texts, visits=visits([0, -1, 2], [-1, 1]))
+    assert record["notes"] == ["1 of 3 items have no text", "2 events of items without a SID are left out"]
+    _, record = exported("nvidia-sid-gr", tmp_path / "b", visits=visits([0, -1, 2]))
+    assert record["notes"] == ["1 events of items without a SID are left out"]
+    with pytest.raises(InputError, match="no item has a text: the ids of"):
+        exported("lc-rec", tmp_path / "c", titles=titles(["", "", ""]))
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_generation_is_added_and_nothing_is_said_to_be_replaced(tmp_path):
+    table().to_parquet(tmp_path / "sids.parquet")
+    words = ("export", "sids.parquet", "-o", "o", "--to")
+    assert run(*words, "torcheasyrec", "--set", "generation=a", cwd=tmp_path).stderr == ""
+    assert run(*words, "torcheasyrec", "--set", "generation=b", cwd=tmp_path).stderr == ""
+    assert {one.name for one in (tmp_path / "o").iterdir()} == {"a", "b", RECORD}
+    assert "replaced o, which sidkit wrote" in run(*words, "csv", cwd=tmp_path).stderr
 
 
 def test_other_packages_add_targets(tmp_path, monkeypatch):

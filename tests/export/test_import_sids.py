@@ -121,6 +121,28 @@ def test_files_that_are_no_index_are_refused_in_words(tmp_path, text, message):
         read("lc-rec", tmp_path / "index.json")
 
 
+def test_a_code_that_no_codebook_has_is_refused_before_it_fills_memory(tmp_path):
+    (tmp_path / "x.json").write_text('{"0": ["<a_999999999>"]}')
+    with pytest.raises(InputError, match="a level would have 1,000,000,000 codes; at most 16,777,216 are read"):
+        read("lc-rec", tmp_path / "x.json")
+
+
+def test_packed_files_have_ids_of_one_kind(tmp_path):
+    for ids, message in (([1, "x"], "not both"), ([2**70], "64 bits"), (["\ud800"], "is not UTF-8")):
+        (tmp_path / "sid2pid.json").write_text(json.dumps({"0": [{"pid": one} for one in ids]}))
+        with pytest.raises(InputError, match=message):
+            read("openonerec", tmp_path / "sid2pid.json")
+
+
+def test_a_tensor_of_an_older_torch_is_read(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save(torch.tensor([[1, 0, 2], [0, 1, 1]]), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    assert read("grid", tmp_path / "old.pt").codes.tolist() == [[1, 0], [0, 1], [2, 1]]
+    (tmp_path / "x.pt").write_text('{"0": ["<a_1>"]}')
+    with pytest.raises(InputError, match="it holds more than tensors, or torch did not write it"):
+        read("grid", tmp_path / "x.pt")
+
+
 def test_json_is_read_across_blocks(tmp_path, monkeypatch):
     values = {f"key {i} é": [i, -i, {"x": "}" * (i % 7)}, '\\"'] for i in range(200)}
     (tmp_path / "big.json").write_text(json.dumps(values, ensure_ascii=False, indent=1) + "\n \n", encoding="utf-8")
@@ -247,6 +269,8 @@ def test_the_command_judges_and_writes(tmp_path):
         (("in.json", "--from", "xllm", "-o", "x.parquet"), "files of xllm do not hold everything"),
         (("in.json", "--from", "lcrec", "-o", "x.npy"), "the ending '.npy' is not known"),
         (("in.json", "--from", "lc-rec", "-o", "x.parquet", "--levels", "0"), "--levels must be at least 1"),
+        (("in.json", "--from", "lc-rec", "-o", "x.parquet", "--levels", "2"), "has 1 tokens, and --levels asks for 2"),
+        ((".", "--from", "lc-rec", "-o", "x.parquet"), ". is a folder; name the file in it: index.json"),
         (("in.json", "--from", "lc-rec", "-o", "x.parquet", "--sizes", "2-2-2"), "3 sizes do not fit SIDs of 1 levels"),
         (("in.json", "--from", "lc-rec", "-o", "x.parquet", "--sizes", "2"), "level 1 holds codes outside 0..1"),
     ],

@@ -168,3 +168,11 @@ def test_errors_name_what_was_asked_for(hub, fitted, tmp_path):
         fitted.push_to_hub("items", **hub)
     with pytest.raises(InputError, match="a licence is an identifier"):
         fitted.push_to_hub("shop/items", license="do what\nyou want", **hub)
+
+
+def test_a_hub_that_is_not_there_is_an_error_in_words(fitted, tmp_path):
+    nobody = {"endpoint": "http://127.0.0.1:9", "token": "hf_test"}
+    with pytest.raises(StoreError, match="shop/items cannot be uploaded"):
+        fitted.push_to_hub("shop/items", **nobody)
+    with pytest.raises(StoreError, match="shop/items is no folder of this machine, and cannot be fetched"):
+        FittedTokenizer.from_pretrained("shop/items", cache_dir=tmp_path, **nobody)

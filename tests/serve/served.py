@@ -41,7 +41,7 @@ class Client:
 
     def call(self, method, path, body=b"", kind="application/json", **headers):
         """Status, body and headers of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         if self.token:
             headers.setdefault("authorization", f"Bearer {self.token}")
         if method == "POST":

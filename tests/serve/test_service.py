@@ -40,9 +40,9 @@ def service(options):
         yield client, running
 
 
-def stream(table):
+def stream(table, compression=None):
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
@@ -190,9 +190,62 @@ class TestRefusals:
         assert json.loads(content)["error"].endswith("its content-type says text/plain")
         assert client.call("POST", "/lookup", b"x", ARROW)[0] == 415
         assert client.call("GET", "/encode")[0] == 405
+        assert client.call("POST", "/encode/", b"{}")[0] == 404
         assert json.loads(client.call("GET", "/nothing")[1]) == {"error": "there is nothing at /nothing"}
         status, content, _ = client.call("POST", "/recommend", b"{}")
         assert (status, json.loads(content)["error"]) == (404, "this service was started without --run")
+
+    def test_texts_and_truths_are_no_numbers(self, service):
+        for value in ("1", True, None, [1.0], {}):
+            status, answer = service[0].post("/encode", vectors=[[value] * D])
+            assert (status, answer["error"][:27]) == (422, "vectors must be lists of 12")
+
+    def test_a_small_body_that_unpacks_to_gigabytes_is_not_unpacked(self, options):
+        wide = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2_000_000, np.float32)), 2_000_000)
+        words = pa.array(["x" * 4_000_000]).dictionary_encode()
+        good = embeddings(rows(1, 3))
+        with served(replace(options, body_bytes=2_000_000)) as (client, _):
+            for codec in ("zstd", "lz4"):
+                for table in (pa.table({"embedding": wide}), pa.table({"item_id": words})):
+                    body = stream(table, codec)
+                    assert len(body) < 100_000
+                    status, content, _ = client.call("POST", "/encode", body, ARROW)
+                    assert (status, json.loads(content)["error"]) == (
+                        413,
+                        "the body has more than 2,000,000 bytes, unpacked",
+                    )
+                assert client.call("POST", "/encode", stream(good, codec), ARROW)[0] == 200
+
+    def test_damaged_compressed_bodies_are_refused(self, service, rng):
+        good = stream(embeddings(np.repeat(rows(1, 5), 100, axis=0)), "zstd")
+        for _ in range(150):
+            body = bytearray(good)
+            for at in rng.integers(0, len(body), 3):
+                body[at] = rng.integers(256)
+            assert service[0].call("POST", "/encode", bytes(body), ARROW)[0] in (200, 400, 413, 422)
+
+    @pytest.mark.parametrize("ids", [[1.5, 2.5], [[1], [2]], [{"a": 1}, None], [True, False]])
+    def test_ids_of_an_arrow_body_are_texts_or_whole_numbers(self, service, ids):
+        status, content, _ = service[0].call("POST", "/encode", stream(embeddings(rows(1, 2), item_id=ids)), ARROW)
+        assert (status, json.loads(content)["error"]) == (422, "item_id must hold texts or whole numbers")
+
+    @pytest.mark.parametrize("ids", [["ü", None], [2**62, -1]])
+    def test_ids_in_chunks_and_from_a_dictionary_come_back(self, service, ids):
+        for column in (pa.chunked_array([ids[:1], ids[1:]]), pa.array(ids).dictionary_encode()):
+            body = stream(embeddings(rows(1, 2), item_id=column))
+            status, content, _ = service[0].call("POST", "/encode", body, ARROW)
+            assert status == 200
+            with pa.ipc.open_stream(content) as answers:
+                assert answers.read_all()["item_id"].to_pylist() == ids
+
+    def test_a_request_head_without_end_is_refused(self, service):
+        with socket.create_connection(("127.0.0.1", service[0].port), timeout=5) as one:
+            one.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
+            with pytest.raises(ConnectionError):
+                for _ in range(2000):
+                    one.sendall(b"x: " + b"a" * 10_000 + b"\r\n")
+                    time.sleep(0.001)
+        assert service[0].get("/healthz")[0] == 200
 
     def test_arrow_bodies_that_are_none(self, service, rng):
         client, _ = service
@@ -275,6 +328,8 @@ def held_encoder(monkeypatch):
     encode, begun, gate = Snapshot.encode, threading.Event(), threading.Event()
 
     def slow(self, x):
+        if threading.current_thread() is threading.main_thread():
+            return encode(self, x)  # the rehearsal, before the service starts
         begun.set()
         assert gate.wait(60)
         return encode(self, x)
@@ -298,6 +353,18 @@ class TestWhoMayAsk:
     def test_without_a_token_only_by_a_name_of_this_machine(self, service):
         assert service[0].call("GET", "/healthz", host="evil.example")[0] == 403
         assert service[0].call("GET", "/healthz", host="localhost:1")[0] == 200
+
+
+class TestTheFirstRequest:
+    def test_what_is_made_on_first_use_is_there_before_the_first_request(self, options, monkeypatch):
+        from sidkit.engine import native
+        from sidkit.serve.app import build
+
+        prepared = []
+        monkeypatch.setattr(native, "prepare", prepared.append)
+        snapshot = build(options).state.service.snapshot
+        assert prepared == [float("inf")]  # kernels, which no encoding of a few rows would pay for
+        assert {"_words", "_word_arrays"} <= set(vars(snapshot))
 
 
 class TestReload:

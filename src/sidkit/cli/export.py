@@ -76,7 +76,7 @@ def export(
     sidkit export --list
     """
     from ..data.sequence_columns import SequenceColumns
-    from ..export.job import check_output
+    from ..export.job import adds_to, check_output
     from ..export.job import export as write_export
     from ..export.registry import target_named
     from ..export.target import ExportJob
@@ -90,7 +90,7 @@ def export(
         raise SpecError("name a target with --to and a folder with -o; sidkit export --list names the targets")
     target, given = target_named(to), read_options(option)
     target.settings(given)
-    require_folder(output, check_output, force)
+    require_folder(output, check_output, force, quiet=adds_to(output, target))
     named = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
     if sids is None and (items or sequences or counts):
         raise SpecError("--items, --sequences and --counts belong to the items of SIDs; give those as well")

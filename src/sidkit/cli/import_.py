@@ -46,6 +46,8 @@ def import_(
         raise SpecError(f"--levels must be at least 1, not {levels}")
     if not file.exists():
         raise InputError(f"no such file or folder: {file}")
+    if file.is_dir() and not target.folder:
+        raise InputError(f"{file} is a folder; name the file in it: {target.reads}")
     require_file(output, ids, endings=TABLES, force=force)
     how = Foreign(levels, read_sizes(sizes), first)
     table = target.read(file, how)

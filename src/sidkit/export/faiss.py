@@ -99,10 +99,8 @@ def _bits(fitted: FittedTokenizer) -> list[int]:
 
 
 def _residual(faiss: Any, fitted: FittedTokenizer, stages: tuple[Any, ...]) -> Any:
-    strange = next((stage for stage in stages if not isinstance(stage, FittedLevel)), None)
-    reason = (
-        f"{type(strange).__name__} is not a level of centroids" if strange is not None else why_not_residual(stages)
-    )
+    strange = next((type(stage).__name__ for stage in stages if not isinstance(stage, FittedLevel)), None)
+    reason = f"{strange.removeprefix('Fitted')} is no level of centroids" if strange else why_not_residual(stages)
     if reason:
         raise _refused(fitted, reason)
     bits = faiss.UInt64Vector()

@@ -7,6 +7,7 @@ process reads it (`faiss_child.py`), with limits on memory and time, and hands o
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,8 @@ def read_faiss(path: Path, how: Foreign) -> SidTable:
             raise InputError(f"{path}: faiss did not read it within {SECONDS} seconds") from None
         if done.returncode:
             lines = done.stderr.strip().splitlines()
-            reason = lines[-1][:300] if done.returncode == 1 and lines else f"it crashed (exit {done.returncode})"
+            said = re.split(r"\.cpp:\d+: ", lines[-1])[-1][:300] if lines else ""  # without where in faiss
+            reason = said if done.returncode == 1 and said else f"it crashed (exit {done.returncode})"
             raise InputError(f"faiss cannot read {path}: {reason}")
         with np.load(result, allow_pickle=False) as arrays:
             packed, bits, ids = (arrays[name] for name in ("codes", "bits", "ids"))

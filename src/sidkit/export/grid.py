@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..errors import need
 from .imports import read_tensor
-from .refusals import shares_of, slots_in
-from .streams import write_item_ids
+from .refusals import require_file_name, shares_of, slots_in
+from .streams import ITEM_IDS, write_item_ids
 from .target import ExportJob, ExportOption, ExportTarget
 
 __all__ = ["TARGET", "write_tensor"]
@@ -20,10 +20,10 @@ FILE = ExportOption("file", str, "merged_predictions_tensor.pt", "the name of th
 
 
 def write(job: ExportJob, folder: Path) -> None:
-    table = job.table
+    table, name = job.table, require_file_name(job.options["file"], "file", ITEM_IDS)
     shares = shares_of(table)
     apart = np.where(shares > 1, slots_in(table) + 1, 0)  # 0 where the SID is the item's alone, else 1, 2, …
-    write_tensor(folder / Path(job.options["file"]).name, np.concatenate([table.codes.T, apart[None, :]]))
+    write_tensor(folder / name, np.concatenate([table.codes.T, apart[None, :]]))
     write_item_ids(folder, table)
     widest = max(table.sizes)
     if apart.max() >= widest:

@@ -29,7 +29,7 @@ FOLDER = ExportOption("model", str, None, "folder of a tokenizer of transformers
 ROWS = ExportOption("rows", bool, True, "whether a model is extended too, where the folder holds one")
 MOST = 1 << 24  # numbers of tokens
 WHOLE = "give the folder of a whole model of transformers"
-SEED = ExportOption("seed", int, 0, "of the rotations that bring centroids to the width of the model")
+SEED = ExportOption("seed", int, 0, "of the rotations that bring centroids to the width of the model", 0)
 
 
 def write(job: ExportJob, folder: Path) -> None:

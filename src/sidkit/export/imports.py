@@ -30,6 +30,7 @@ __all__ = ["PACKED", "Foreign", "matrix_of", "read_index", "read_openonerec", "r
 
 AT_ONCE = 1 << 16  # keys
 PACKED = 8192  # the base in which OpenOneRec packs codes
+LARGEST = 1 << 24  # codes of a level: what is counted for every code would fill the memory
 TOKEN = re.compile(r"(|.*[^0-9])([0-9]{1,9})([^0-9]*)", re.S)
 
 Integers = NDArray[np.int64]
@@ -65,6 +66,8 @@ class Foreign:
             self.notes.append(
                 f"the file does not tell codebook sizes; {'-'.join(map(str, sizes))} hold its largest codes (--sizes)"
             )
+        if max(sizes) > LARGEST:
+            raise InputError(f"a level would have {max(sizes):,} codes; at most {LARGEST:,} are read")
         if len(sizes) != codes.shape[1]:
             raise InputError(f"{len(sizes)} sizes do not fit SIDs of {codes.shape[1]} levels")
         return SidTable(ids, codes, sizes, template)
@@ -80,19 +83,30 @@ def read_index(path: Path, how: Foreign) -> SidTable:
         if not isinstance(tokens, list) or not tokens:
             raise InputError(f"{path}: item {key!r} has {str(tokens)[:60]!r}, not a list of tokens")
         tokens = tokens[: how.levels]
-        if (around and len(tokens) != len(around)) or (how.levels is not None and len(tokens) < how.levels):
+        if how.levels is not None and len(tokens) < how.levels:
+            raise InputError(f"{path}: item {key!r} has {len(tokens)} tokens, and --levels asks for {how.levels}")
+        if around and len(tokens) != len(around):
             raise InputError(
                 f"{path}: item {key!r} has {len(tokens)} tokens, others {len(around)}; where the last one tells items "
-                f"with one SID apart, import with --levels {min(len(tokens), len(around) or len(tokens))}"
+                f"with one SID apart, import with --levels {min(len(tokens), len(around))}"
             )
         numbers.extend(_codes_of(tokens, around, path, key))
-        keys.append(key)
+        keys.append(_utf8(key, path))
         if len(keys) == AT_ONCE:
             parts.append(pa.array(keys, pa.large_string()))
             keys.clear()
     texts = pa.concat_arrays([*parts, pa.array(keys, pa.large_string())])
     codes = np.frombuffer(numbers, np.int64).reshape(len(texts), len(around))
     return how.table(_row_ids(texts), codes, _template(around))
+
+
+def _utf8(text: str, path: Path) -> str:
+    """The text, unless half a character is in it: JSON can write what no other file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path}: the item {ascii(text)[:60]} is not UTF-8") from None
+    return text
 
 
 def _codes_of(tokens: Sequence[Any], around: list[tuple[str, str]], path: Path, key: str) -> Iterator[int]:
@@ -178,11 +192,15 @@ def _read_packed(path: Path, how: Foreign) -> SidTable:
             one = item.get("pid", item.get("iid")) if isinstance(item, dict) else None
             if not isinstance(one, int | str) or isinstance(one, bool):
                 raise InputError(f"{path}: SID {key} has an entry without a pid or iid: {str(item)[:60]}")
-            ids.append(one)
+            ids.append(_utf8(one, path) if isinstance(one, str) else one)
             packed.append(int(key))
     whole = np.frombuffer(packed, np.int64)
     codes = np.stack([whole // PACKED**2, whole // PACKED % PACKED, whole % PACKED], axis=1)
-    return how.table(pa.array(ids), codes, "openonerec")
+    try:
+        items = pa.array(ids)
+    except (pa.ArrowException, OverflowError):
+        raise InputError(f"{path}: ids must be texts, or whole numbers of 64 bits, and not both") from None
+    return how.table(items, codes, "openonerec")
 
 
 def matrix_of(column: Any, path: Path) -> Integers:

@@ -9,6 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from .. import __version__
 from ..errors import InputError, StoreError
 from ..files.atomic import replace_folder
@@ -16,12 +18,11 @@ from ..files.folder import check_digest, read_json, with_digest
 from ..files.ours import require_own_folder
 from ..sids.table import SidTable
 from .registry import target_named
-from .streams import batches
-from .target import ExportJob, ExportTarget
+from .streams import BATCH, batches
+from .target import RECORD, ExportJob, ExportTarget
 
-__all__ = ["RECORD", "check_export", "check_output", "export"]
+__all__ = ["adds_to", "check_export", "check_output", "export"]
 
-RECORD = "sidkit-export.json"
 FORMAT = "sidkit-export"
 VERSION = 1
 LIMIT = 1 << 24  # bytes of a record that is read
@@ -39,6 +40,7 @@ def export(name: str, job: ExportJob, output: str | Path) -> dict[str, Any]:
         raise InputError("there are no items to export")
     if job.sids is not None and job.fitted is not None and job.fitted.sizes != job.sids.sizes:
         raise InputError(f"the tokenizer makes SIDs of sizes {job.fitted.sizes}, but these have {job.sids.sizes}")
+    _check_joined(job)
     with replace_folder(output, drop=_replaced(output, target)) as folder:
         job.progress.start(target.name, 0 if job.sids is None else len(job.sids))
         target.write(job, folder)
@@ -52,15 +54,35 @@ def check_output(output: Path) -> None:
     require_own_folder(output, "export", RECORD)
 
 
+def adds_to(output: Path, target: ExportTarget) -> bool:
+    """Whether an export into this folder is added to the one in it, instead of replacing it."""
+    return target.appends and (output / RECORD).is_file() and _read_record(output)["target"] == target.name
+
+
 def _replaced(output: Path, target: ExportTarget) -> set[str]:
     """The files and folders of an earlier export that the new one replaces."""
     check_output(output)
     if not (output / RECORD).is_file():
         return set()
-    record = _read_record(output)
-    if target.appends and record["target"] == target.name:
+    if adds_to(output, target):
         return {RECORD}
+    record = _read_record(output)
     return {RECORD, *(Path(name).parts[0] for name in record["files"])}
+
+
+def _check_joined(job: ExportJob) -> None:
+    """A note on items without a text and events without an item; an error if no item has a text."""
+    if job.titles is not None:
+        items, parts = len(job.table), range(0, len(job.table), BATCH)
+        bare = sum(pc.sum(pc.equal(job.titles[start : start + BATCH], "")).as_py() for start in parts)
+        if bare == items:
+            raise InputError(
+                "no item has a text: the ids of --items must be those of the SIDs (--id-column), and --text its column"
+            )
+        if bare:
+            job.note(f"{bare:,} of {items:,} items have no text")
+    if job.visits is not None and (lost := int((job.visits.rows < 0).sum())):
+        job.note(f"{lost:,} events of items without a SID are left out")
 
 
 def check_export(folder: str | Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ BLANK = " \t\r\n"
 
 def json_pairs(path: Path) -> Iterator[tuple[str, Any]]:
     """The keys and values of the one object in a file, in order; a key that occurs twice comes twice."""
-    with path.open(encoding="utf-8") as stream:
+    with path.open(encoding="utf-8-sig") as stream:
         reader = _Reader(stream, path)
         reader.expect("{")
         if reader.peek() == "}":

@@ -49,8 +49,6 @@ def _histories(job: ExportJob) -> Iterator[list[str]]:
     """`"0": [4, 7, 1]`: the items of every sequence, known ones alone."""
     assert job.visits is not None
     visits = job.visits.known()
-    if len(visits.rows) < len(job.visits.rows):
-        job.note(f"{len(job.visits.rows) - len(visits.rows):,} events of items without a SID are left out")
     for start in range(0, len(visits), BATCH):
         ends = range(start, min(start + BATCH, len(visits)))
         yield [f'"{user}": {visits.rows[visits.starts[user] : visits.starts[user + 1]].tolist()}' for user in ends]

@@ -16,7 +16,7 @@ from .vocabulary import LETTERS, token_list
 
 __all__ = ["TARGET"]
 
-HISTORY = ExportOption("history", int, 20, "most items of a history in the examples")
+HISTORY = ExportOption("history", int, 20, "most items of a history in the examples", 1)
 WORDS = 6  # that describe a code
 SAMPLE = 200_000  # texts whose words are counted, at most: the first ones
 INSTRUCTION = "These are the items a user took, oldest first. Answer with the next item."

@@ -14,13 +14,13 @@ from ..errors import SpecError
 from .codebooks import residual_codebooks
 from .imports import read_index
 from .lc_rec import DATASET, write_index
-from .refusals import require_levels
+from .refusals import require_levels, shares_of
 from .streams import batches, glued, write_text
 from .target import ExportJob, ExportOption, ExportTarget
 
 __all__ = ["TARGET"]
 
-HISTORY = ExportOption("history", int, 10, "most items of a history in the examples")
+HISTORY = ExportOption("history", int, 10, "most items of a history in the examples", 1)
 COLUMNS = (
     *("user_id", "history_item_title", "item_title", "history_item_id"),
     *("item_id", "history_item_sid", "item_sid"),
@@ -43,6 +43,11 @@ def write(job: ExportJob, folder: Path) -> None:
     if job.visits is not None:
         for part in ("train", "valid", "test"):
             _write_examples(job, part, folder / part / f"{name}.csv")
+    shared = int((shares_of(table) > 1).sum())
+    if shared:
+        job.note(
+            f"{shared:,} items share SIDs, of which MiniOneRec knows the last title alone; --spread separates them"
+        )
     job.note("MiniOneRec takes `category` from a list of five names; choose one of them when you train")
 
 

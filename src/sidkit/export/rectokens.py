@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from ..errors import InputError
+from ..errors import InputError, SpecError
 from ..sids.template import TEMPLATES
 from ..sids.trie import Trie
 from .refusals import require_one_size
@@ -19,18 +19,20 @@ from .vocabulary import token_list
 
 __all__ = ["TARGET", "trie_arrays"]
 
-DENSE = ExportOption("dense", int, 2, "levels that are looked up densely, 0, 1 or 2")
+DENSE = ExportOption("dense", int, 2, "levels that are looked up densely, 0, 1 or 2", 0)
 CELLS = 1 << 27
 
 
 def write(job: ExportJob, folder: Path) -> None:
     table = job.table
     size = require_one_size(table.sizes, "rectokens")
+    if job.options["dense"] > 2:
+        raise SpecError(f"--set dense must be 0, 1 or 2, not {job.options['dense']}")
     dense = min(job.options["dense"], len(table.sizes))
-    if not 0 <= dense <= 2 or size**dense > CELLS:
+    if size**dense > CELLS:
         raise InputError(
-            f"{dense} dense levels over {size:,} codes are {size**dense:,} cells; 0 to 2 levels and at most {CELLS:,} "
-            "cells are written: use --set dense=1"
+            f"{dense} dense levels over {size:,} codes are {size**dense:,} cells; at most {CELLS:,} are written: use "
+            f"--set dense={dense - 1}"
         )
     arrays = trie_arrays(Trie.of(table), size, dense)
     facts = {"vocab_size": str(size), "layers": str(len(table.sizes))}

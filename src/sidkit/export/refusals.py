@@ -13,9 +13,10 @@ from ..errors import InputError, SpecError
 from ..sids.crowded import slots_of
 from ..sids.prefixes import prefix_numbers
 from ..sids.table import SidTable
-from .target import ExportOption
+from .target import RECORD, ExportOption
 
 __all__ = [
+    "require_file_name",
     "require_levels",
     "require_name",
     "require_one_size",
@@ -55,6 +56,15 @@ def require_name(name: str, option: str) -> str:
     """A name that is safe as the first part of file names."""
     if not name or any(sign in name for sign in "./\\ \0"):
         raise SpecError(f"--set {option} must be a name without dots, blanks and slashes, not {name!r}")
+    return name
+
+
+def require_file_name(name: str, option: str, *others: str) -> str:
+    """A name for a file or folder in the export, beside those that it has anyway."""
+    if Path(name).name != name or name in ("", ".", "..") or not name.isprintable():
+        raise SpecError(f"--set {option} must be a name without a path, not {name!r}")
+    if name in (RECORD, *others):
+        raise SpecError(f"--set {option} must be another name than {name!r}, which the export has already")
     return name
 
 

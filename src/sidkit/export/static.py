@@ -20,7 +20,9 @@ from .vocabulary import offsets
 
 __all__ = ["TARGET", "static_arrays"]
 
-DENSE = ExportOption("dense", int, None, "levels that are looked up densely, 1 or 2 [default: 2, or 1 of two levels]")
+DENSE = ExportOption(
+    "dense", int, None, "levels that are looked up densely, 1 or 2 [default: 2, or 1 of two levels]", 1
+)
 NUMBERS = ExportOption("numbers", str, "codes", "codes (all levels share 0 … K-1) or offset (level-major from 0)")
 CELLS = 1 << 27  # of a dense table, at most: 128 MB of booleans and 512 MB of states
 

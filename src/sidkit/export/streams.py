@@ -19,6 +19,7 @@ from ..sids.table import SidTable
 from ..sids.template import Template
 
 __all__ = [
+    "ITEM_IDS",
     "RowBatch",
     "batches",
     "list_column",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 BATCH = 1 << 16  # rows
+ITEM_IDS = "item_ids.parquet"  # row and item_id
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +122,7 @@ def write_item_ids(folder: Path, table: SidTable, first: int = 0) -> None:
     """item_ids.parquet: row, counted from `first`, and item_id, for formats that know items by their number alone."""
     schema = pa.schema({"row": pa.int64(), "item_id": table.ids.type})
     write_parquet(
-        folder / "item_ids.parquet",
+        folder / ITEM_IDS,
         schema,
         (
             pa.table([pa.array(first + np.arange(b.start, b.start + len(b.codes))), b.ids], schema=schema)

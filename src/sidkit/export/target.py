@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ..tokenizer.tokenizer import FittedTokenizer
     from .imports import Foreign
 
-__all__ = ["ExportJob", "ExportOption", "ExportTarget"]
+__all__ = ["RECORD", "ExportJob", "ExportOption", "ExportTarget"]
+
+RECORD = "sidkit-export.json"  # beside the files of every target: what they are and what they were made from
 
 KINDS = {int: "a whole number", str: "a text", bool: "true or false"}
 
@@ -30,9 +32,10 @@ class ExportOption:
     """An option of one target, given as --set NAME=VALUE."""
 
     name: str
-    kind: type  # int, str or bool
+    kind: type[Any]  # int, str or bool
     default: Any  # None: not given
     meaning: str
+    least: int | None = None  # of a whole number
 
     def read(self, value: Any) -> Any:
         """A value of the right type, or an error."""
@@ -40,6 +43,8 @@ class ExportOption:
             value = str(value)
         if type(value) is not self.kind:
             raise SpecError(f"--set {self.name} must be {KINDS[self.kind]}, not {value!r}")
+        if self.least is not None and value < self.least:
+            raise SpecError(f"--set {self.name} must be at least {self.least}, not {value}")
         return value
 
 
@@ -51,6 +56,7 @@ class ExportTarget:
     holds    the files that are written, in words
     write    fills an empty folder; raises before the first file if something cannot travel
     read     the SIDs in a file of this format, where a file holds everything; `reads` says which file
+    folder   whether what it reads is a folder
     appends  whether an export into the folder of an earlier one adds to it, instead of replacing it
     """
 
@@ -61,6 +67,7 @@ class ExportTarget:
     options: tuple[ExportOption, ...] = ()
     read: Callable[[Path, Foreign], Any] | None = None
     reads: str = ""
+    folder: bool = False
     appends: bool = False
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..errors import InputError, SpecError
 from ..sids.crowded import slots_of
 from ..sids.prefixes import PrefixIndex
 from .bundle import Bundle, read_bundle, read_generation
-from .refusals import require_path, require_product, slots_in
+from .refusals import require_file_name, require_path, require_product, slots_in
 from .streams import BATCH, list_column, write_parquet
 from .target import ExportJob, ExportOption, ExportTarget
 from .vocabulary import offsets
@@ -32,15 +32,15 @@ __all__ = ["TARGET"]
 
 GENERATION = ExportOption("generation", str, "0", "the name of the generation's folder")
 SINCE = ExportOption("since", str, None, "the folder of the generation that this one is appended to")
-CAPACITY = ExportOption("capacity", int, None, "most items of one SID [default: as many as there are]")
+CAPACITY = ExportOption("capacity", int, None, "most items of one SID [default: as many as there are]", 1)
 
 Integers = NDArray[np.int64]
 
 
 def write(job: ExportJob, folder: Path) -> None:
-    table, name = job.table, job.options["generation"]
-    if not name or Path(name).name != name or name.startswith("."):
-        raise SpecError(f"--set generation must be the name of a folder, not {name!r}")
+    table, name = job.table, require_file_name(job.options["generation"], "generation")
+    if name.startswith("."):
+        raise SpecError(f"--set generation must not begin with a dot, as {name!r} does")
     if job.output is not None and (job.output / name / "manifest.json").exists():
         raise InputError(f"{job.output / name} is published already; name another --set generation")
     require_product(table.sizes, "TorchEasyRec")
@@ -176,5 +176,6 @@ TARGET = ExportTarget(
     (GENERATION, SINCE, CAPACITY),
     read_bundle,
     "the folder of a generation",
+    folder=True,
     appends=True,
 )

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import InputError
 from .numbers import NUMBERED, item_numbers
-from .refusals import require_levels, shares_of
-from .streams import batches
+from .refusals import require_file_name, require_levels, shares_of
+from .streams import ITEM_IDS, batches
 from .target import ExportJob, ExportOption, ExportTarget
 from .vocabulary import BASE, TEMPLATE, VOCABULARY, base_of, token_ids
 
@@ -23,9 +22,8 @@ FILE = ExportOption("file", str, "sid_vocab.bin", "the name of the file")
 def write(job: ExportJob, folder: Path) -> None:
     table = job.table
     require_levels(table.sizes, 3, "xLLM", "its records have room for three tokens")
-    numbers, base, name = item_numbers(job, folder, "xLLM"), base_of(job), job.options["file"]
-    if Path(name).name != name or not name:
-        raise InputError(f"--set file must be the name of a file, not {name!r}")
+    name = require_file_name(job.options["file"], "file", ITEM_IDS)
+    numbers, base = item_numbers(job, folder, "xLLM"), base_of(job)
     with (folder / name).open("wb") as file:
         for rows in batches(table, job.progress):
             records = np.empty(len(rows.codes), RECORD)

@@ -13,6 +13,7 @@ import re
 import shutil
 import tempfile
 from abc import abstractmethod
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -71,7 +72,7 @@ class HubFolder:
                 str(name), revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only,
                 endpoint=endpoint, allow_patterns=PATTERNS,
             )  # fmt: skip
-        except (OSError, ValueError, RuntimeError) as error:  # what huggingface_hub's errors are
+        except _failures() as error:
             raise StoreError(f"{name} is no folder of this machine, and cannot be fetched: {error}") from error
         with tempfile.TemporaryDirectory(prefix="sidkit-hub-") as folder:  # the cache consists of links
             copy = shutil.copytree(fetched, Path(folder) / str(name).rpartition("/")[2])
@@ -106,7 +107,7 @@ class HubFolder:
                     repo_id=repository, folder_path=own, revision=revision, commit_message=message,
                     allow_patterns=PATTERNS,
                 )  # fmt: skip
-            except (OSError, ValueError, RuntimeError) as error:
+            except _failures() as error:
                 raise StoreError(f"{repository} cannot be uploaded: {error}") from error
         return str(address)
 
@@ -117,6 +118,12 @@ def _head(license: str | None) -> str:
         raise InputError(f"a licence is an identifier such as apache-2.0, not {license!r}")
     licence = [] if license is None else [f"license: {license}"]
     return "\n".join(["---", *licence, "library_name: sidkit", "tags:", "- semantic-ids", "---", "", ""])
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What huggingface_hub raises: its own errors are among the first three, those of its client are not."""
+    client: Any = import_module("huggingface_hub.errors")
+    return (OSError, ValueError, RuntimeError, client.HTTPError)
 
 
 def _hub() -> Any:

@@ -5,6 +5,7 @@ snapshot      a tokenizer and what goes with it, loaded together and replaced to
 published     items and SIDs by look-up: a table or a registry
 batching      vectors of many requests encoded together
 bodies        requests and answers as JSON and as Arrow
+unpacked      what an Arrow body takes in memory, before it is read
 endpoints     from a request to an answer
 openapi       the description of the API
 metrics       what Prometheus reads

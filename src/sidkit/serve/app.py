@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import signal
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from ..engine import native
 from ..errors import SidkitError, need
 from ..web.direct import BODY, ClientGone
 from ..web.guard import host_of_this_machine
 from .batching import Batcher, Busy, Calls
-from .bodies import ARROW, JSON, Refused, to_json
+from .bodies import ARROW, JSON, Refused, rehearse, to_json
 from .endpoints import Body, Endpoints
 from .metrics import ServiceMetrics
 from .openapi import description, page
@@ -33,7 +35,8 @@ class Service:
     """A running service: its current snapshot, its queues and its counts."""
 
     def __init__(self, options: ServeOptions) -> None:
-        self.options, self.snapshot = options, Snapshot.load(options)
+        native.prepare(math.inf)  # a service encodes for long: kernels that were never built or tried pay here
+        self.options, self.snapshot = options, _loaded(options)
         self.metrics = ServiceMetrics()
         self.batcher = Batcher(options.queue_rows, self.metrics.batch)
         self.endpoints = Endpoints(options, self.batcher, Calls(options.queue_calls))
@@ -52,7 +55,7 @@ class Service:
         """Whether a new snapshot is in place. Requests in progress end with the one they began with."""
         loop = asyncio.get_running_loop()
         try:
-            self.snapshot = await loop.run_in_executor(None, Snapshot.load, self.options, self.snapshot)
+            self.snapshot = await loop.run_in_executor(None, _loaded, self.options, self.snapshot)
         except (SidkitError, OSError) as error:
             log.error("not reloaded, the old tokenizer stays: %s", error)
             self.metrics.reloads.labels("refused").inc()
@@ -68,6 +71,13 @@ class Service:
         if snapshot.published is not None:
             facts["items"] = len(snapshot.published)
         return (503 if self.draining else 200), facts
+
+
+def _loaded(options: ServeOptions, before: Snapshot | None = None) -> Snapshot:
+    """A snapshot whose first request is answered as fast as the others."""
+    snapshot = Snapshot.load(options, before)
+    rehearse(snapshot)
+    return snapshot
 
 
 def build(options: ServeOptions) -> Any:
@@ -108,6 +118,7 @@ def build(options: ServeOptions) -> Any:
     routes = [Route(path, _post(service, path, call), methods=["POST"]) for path, call in posts.items()]
     routes += [Route(path, get(answer), methods=["GET"]) for path, answer in gets.items()]
     app = Starlette(routes=routes, exception_handlers={404: _status, 405: _status}, lifespan=_lifespan(service))
+    app.router.redirect_slashes = False
     app.state.service = service
     return _Doorman(app, options.token)
 

@@ -41,47 +41,56 @@ class Batcher:
         self.queue_rows, self.observe = queue_rows, observe
         self.queue: deque[_Waiting] = deque()
         self.waiting = 0  # rows
-        self.busy = False
+        self.handed = 0  # batches that the encoder has: the one it works on, and the next if that is full already
+        self.called = False
         self.pool = ThreadPoolExecutor(1, "encode")
 
     async def encode(self, snapshot: Snapshot, rows: NDArray[Any]) -> NDArray[np.int32]:
         """rows: (n, d), checked -> codes (n, levels)."""
         if self.waiting + len(rows) > self.queue_rows:
             raise Busy(f"{self.waiting:,} vectors wait to be encoded already")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[NDArray[np.int32]] = loop.create_future()
+        answer: asyncio.Future[NDArray[np.int32]] = asyncio.get_running_loop().create_future()
         self.queue.append(_Waiting(snapshot, rows, answer))
         self.waiting += len(rows)
-        if not self.busy:
-            self.busy = True
-            loop.call_soon(self._turn)  # after the requests that have arrived with this one
+        self._call()
         return await answer
 
+    def _call(self) -> None:
+        """Take a turn after the requests that have arrived with this one."""
+        if not self.called and self._ready():
+            self.called = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _ready(self) -> bool:
+        """Whether a batch may be handed over: the encoder is free, or it has one, and those that wait fill another."""
+        return bool(self.queue) and (self.handed == 0 or (self.handed == 1 and self.waiting >= TOGETHER))
+
     def _turn(self) -> None:
-        batch = self._next()
+        self.called = False
+        batch = self._next() if self._ready() else []
         if not batch:
-            self.busy = False
             return
         rows = batch[0].rows if len(batch) == 1 else np.concatenate([one.rows for one in batch])
         self.observe(len(rows))
-        loop = asyncio.get_running_loop()
-        if len(rows) <= IN_PLACE:
+        if len(rows) <= IN_PLACE and not self.handed:
             try:
                 self._deliver(batch, batch[0].snapshot.encode(rows))
             except Exception as error:  # noqa: BLE001 (every request of the batch is told)
                 self._fail(batch, error)
-            loop.call_soon(self._turn)
         else:
-            work = loop.run_in_executor(self.pool, batch[0].snapshot.encode, rows)
+            self.handed += 1
+            work = asyncio.get_running_loop().run_in_executor(self.pool, batch[0].snapshot.encode, rows)
             work.add_done_callback(lambda done: self._done(batch, done))
+        self._call()
 
     def _done(self, batch: list[_Waiting], done: asyncio.Future[NDArray[np.int32]]) -> None:
+        self.handed -= 1
+        self._call()
         error = done.exception()
         if error is None:
             self._deliver(batch, done.result())
         else:
             self._fail(batch, error)
-        self._turn()
 
     def _next(self) -> list[_Waiting]:
         """The next requests of one snapshot, as many as fit a batch."""

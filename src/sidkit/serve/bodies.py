@@ -10,12 +10,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..data.formats.vectors import Vectors, is_list
+from ..data.ids import is_id_type, one_array
 from ..errors import InputError
 from ..rows.checks import find_bad_rows
 from ..rows.sources import ArraySource
 from .snapshot import Snapshot
+from .unpacked import unpacked_bytes
 
-__all__ = ["ARROW", "JSON", "Refused", "arrow_table", "codes_as_arrow", "fields_of", "good_vectors", "to_json"]
+__all__ = [
+    "ARROW",
+    "JSON",
+    "Refused",
+    "arrow_table",
+    "codes_as_arrow",
+    "fields_of",
+    "good_vectors",
+    "rehearse",
+    "to_json",
+]
 
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
 
@@ -57,10 +69,13 @@ def good_vectors(vectors: Any, snapshot: Snapshot) -> NDArray[Any]:
     """Lists of numbers, or an array, as rows that can be encoded: (n, d), in the dtype of the tokenizer."""
     fitted = snapshot.fitted
     try:
-        with np.errstate(over="ignore"):
-            x = np.asarray(vectors, dtype=fitted.dtype)
-    except (ValueError, TypeError, OverflowError):
+        x = np.asarray(vectors)
+    except (ValueError, TypeError, OverflowError):  # lists of different lengths
         raise Refused(422, f"vectors must be lists of {fitted.d} numbers each") from None
+    if x.dtype.kind not in "fiu":  # texts, which numpy would read, among them
+        raise Refused(422, f"vectors must be lists of {fitted.d} numbers each")
+    with np.errstate(over="ignore"):
+        x = x.astype(fitted.dtype, copy=False)
     if x.ndim != 2 or x.shape[1] != fitted.d:
         shape = f"{x.shape[1]} numbers" if x.ndim == 2 else "something else"
         raise Refused(422, f"vectors must be lists of {fitted.d} numbers each, not of {shape}")
@@ -72,12 +87,16 @@ def good_vectors(vectors: Any, snapshot: Snapshot) -> NDArray[Any]:
     return x
 
 
-def arrow_table(body: bytes | memoryview, limit: int) -> Any:
-    """The table of an Arrow stream. limit: most rows."""
+def arrow_table(body: bytes | memoryview, limit: int, room: int) -> Any:
+    """The table of an Arrow stream. limit: most rows; room: most bytes of it, unpacked."""
     try:
+        if unpacked_bytes(body) > room:
+            raise Refused(413, f"the body has more than {room:,} bytes, unpacked")
         with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
             table = pa.Table.from_batches(_batches(stream, limit), stream.schema)
             table.validate(full=True)
+            if "item_id" in table.column_names and not is_id_type(table.schema.field("item_id").type):
+                raise Refused(422, "item_id must hold texts or whole numbers")
     except (pa.ArrowException, ValueError, OSError, KeyError, TypeError, MemoryError) as error:
         raise Refused(400, f"the body is not an Arrow stream: {str(error)[:200]}") from None
     return table
@@ -109,13 +128,22 @@ def arrow_vectors(table: Any, snapshot: Snapshot) -> NDArray[Any]:
 
 def codes_as_arrow(codes: NDArray[np.int32], given: Any, snapshot: Snapshot) -> bytes:
     """An Arrow stream of codes and SIDs, with the ids that came."""
-    flat = pa.array(np.ascontiguousarray(codes).ravel())
-    lists = pa.FixedSizeListArray.from_arrays(flat, codes.shape[1])
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(codes.ravel()), codes.shape[1])
     columns = {"codes": lists, "sid": snapshot.written_as_arrow(codes)}
-    if given is not None and "item_id" in given.column_names:
-        columns = {"item_id": given.column("item_id")} | columns
-    table = pa.table(columns).replace_schema_metadata({"tokenizer": snapshot.fitted.digest})
+    if "item_id" in given.column_names:
+        columns = {"item_id": one_array(given.column("item_id"))} | columns
+    batch = pa.record_batch(columns, metadata={"tokenizer": snapshot.fitted.digest})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
     return bytes(sink.getvalue())
+
+
+def rehearse(snapshot: Snapshot) -> None:
+    """Answer a request of one vector: what is loaded and made on first use would keep the first one waiting."""
+    d = snapshot.fitted.d
+    one = pa.array(np.ones(d, snapshot.fitted.dtype))
+    given = pa.table({"embedding": pa.FixedSizeListArray.from_arrays(one, d)})
+    codes = snapshot.encode(arrow_vectors(given, snapshot))
+    codes_as_arrow(codes, given, snapshot)
+    snapshot.written(codes)

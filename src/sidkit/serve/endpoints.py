@@ -29,7 +29,7 @@ class Endpoints:
     async def encode(self, snapshot: Snapshot, body: bytes | memoryview, kind: str) -> Body:
         """Vectors or texts to SIDs."""
         if kind == ARROW:
-            table = arrow_table(body, self.options.batch_rows)
+            table = arrow_table(body, self.options.batch_rows, self.options.body_bytes)
             codes = await self.batcher.encode(snapshot, arrow_vectors(table, snapshot))
             return codes_as_arrow(codes, table, snapshot), ARROW
         given = fields_of(body, {"vectors": list, "texts": list})
@@ -63,7 +63,7 @@ class Endpoints:
             prefix = prefix_of(given["prefix"], published)
             listed = published.items_of(prefix, limit, offset)
         except (InputError, OverflowError) as error:
-            raise Refused(422, str(error)) from None
+            raise Refused(422, str(error)[:300]) from None
         items = [{"item": item, "codes": codes, "sid": published.template.write(codes)} for item, codes in listed.items]
         return self._answer(snapshot, count=listed.total, items=items), JSON
 

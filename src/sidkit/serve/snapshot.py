@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..data.inputs import as_rows
 from ..embed.encoder import Encoder
 from ..embed.store import load as load_encoder
 from ..errors import InputError
+from ..rows.local import LocalRows
+from ..rows.sources import ArraySource
 from ..sids.template import Template, template_named
 from ..tokenizer.pairs import require_made_by
 from ..tokenizer.store import FORMAT
@@ -85,8 +86,8 @@ class Snapshot:
         return self.template.join([words.take(pa.array(column)) for words, column in levels])
 
     def encode(self, x: NDArray[Any]) -> NDArray[np.int32]:
-        """Vectors (n, d), checked before, to codes (n, levels)."""
-        return self.fitted.encode(as_rows(x, "cpu", dtype=np.dtype(self.fitted.dtype), check="done"))
+        """Vectors (n, d), checked before and in the dtype of the tokenizer, to codes (n, levels)."""
+        return LocalRows(ArraySource(x)).map(self.fitted.chain).codes()
 
 
 def _retriever(run: str | None) -> Any:

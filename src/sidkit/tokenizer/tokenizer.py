@@ -198,6 +198,7 @@ class FittedTokenizer(HubFolder):
                 rows, codes = encode_in_windows(self, X, device, report, checkpoint, ran, digests)
             else:
                 rows = as_rows(X, device, report, np.dtype(self.dtype), self.d, "read", work=sum(self.sizes))
+                rows.prepare(float(sum(self.sizes)) * rows.shape[0] * rows.shape[1])
                 report.start("encode", rows.shape[0])
                 encoded = rows.map(self.chain)
                 codes = encoded.codes()

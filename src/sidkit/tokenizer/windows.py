@@ -52,6 +52,7 @@ def encode_in_windows(
     if digests is not None:
         digests["embeddings"] = embeddings_digest(sample, rows.shape)
     out = np.empty((source.shape[0], len(fitted.sizes)), np.int32)
+    rows.prepare(float(sum(fitted.sizes)) * rows.shape[0] * rows.shape[1])
     report.start("encode", len(out))
     for start in range(0, len(out), WINDOW):
         window = Window(source, start, min(start + WINDOW, len(out)))

@@ -18,6 +18,11 @@ FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 21\r\n"
     b"retry-after: 1\r\nconnection: close\r\n\r\ntoo many connections\n"
 )
+LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\ncontent-length: 25\r\n"
+    b"connection: close\r\n\r\ntoo large a request head\n"
+)
+HEAD = 1 << 16  # bytes of a request before its body, beyond what comes in one piece
 
 
 @cache
@@ -31,6 +36,7 @@ def limited_protocol(extra: str, most: int = 512, header_seconds: float = 10.0) 
     class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         _timer: Any = None
         _seen: Any = None  # the request whose headers have come
+        _head = 0  # bytes of the next one
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -43,10 +49,16 @@ def limited_protocol(extra: str, most: int = 512, header_seconds: float = 10.0) 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             if self.cycle is not None and self.cycle is not self._seen:
-                self._seen = self.cycle
+                self._seen, self._head = self.cycle, 0
                 self._stop()
-            elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
-                self._timer = self.loop.call_later(header_seconds, self.transport.close)
+            elif self.cycle is None or self.cycle.response_complete:
+                if self._timer is None:
+                    self._timer = self.loop.call_later(header_seconds, self.transport.close)
+                if self.cycle is None or not self.cycle.more_body:  # else the rest of a body that was refused
+                    self._head += len(data)
+                if self._head > HEAD:
+                    self.transport.write(LARGE)
+                    self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()

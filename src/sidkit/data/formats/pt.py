@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 from warnings import catch_warnings
+from zipfile import is_zipfile
 
 import numpy as np
 
@@ -18,8 +20,12 @@ __all__ = ["read_pt"]
 def read_pt(path: Path) -> dict[str, Stored]:
     """The tensor of a file, or its dict of tensors (and lists, for ids) by name."""
     torch = need("torch", "torch", f"reading {path.name}")
+    zipped = is_zipfile(path)  # older files are not, and cannot be mapped
     with catch_warnings(action="ignore"):  # on a damaged file torch warns before it fails
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        try:
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+        except UnpicklingError:  # torch advises to run what is in the file
+            raise ValueError("it holds more than tensors, or torch did not write it") from None
     if not isinstance(loaded, dict):
         loaded = {"": loaded}
     stored = {}

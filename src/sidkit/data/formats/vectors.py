@@ -43,10 +43,8 @@ class Vectors:
             if lists.null_count:
                 nulls = lists.is_null().to_numpy(zero_copy_only=False)
                 self._refuse(path, row, nulls, "is null, expected a list of numbers")
-            if pa.types.is_fixed_size_list(lists.type):
-                lengths = np.full(len(lists), lists.type.list_size)
-            else:
-                lengths = np.diff(lists.offsets.to_numpy())
+            fixed = pa.types.is_fixed_size_list(lists.type)
+            lengths = np.array([lists.type.list_size]) if fixed else np.diff(lists.offsets.to_numpy())
             if (lengths != self.d).any():
                 odd = int((lengths != self.d).argmax())
                 self._refuse(path, row, lengths != self.d, f"has {lengths[odd]} numbers, expected {self.d}")
