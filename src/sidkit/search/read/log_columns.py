@@ -83,7 +83,7 @@ def find_log_columns(file: NamedFile, given: Mapping[str, str], split: bool) -> 
     if "time" not in names and "split" not in names:
         could_be = {name: _is_clock(kind) or pa.types.is_integer(kind) for name, kind in file.types.items()}
         raise InputError(
-            f"{no_such('column', 'time', file.name, could_be, '--time-column')}; a log without times is split by a "
+            f"{no_such('column', 'time', file.name, could_be, '--time-column').typed}; a log without times is split by a "
             "column, --split-column, or read by `sidkit search read clicks`"
         )
     items = file.find(given.get("item"), (), "--item-column")
