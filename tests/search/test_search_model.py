@@ -256,6 +256,9 @@ def test_bad_requests(run):
         model.ask([Request("  ")])
     with pytest.raises(InputError, match="'nothing', which is not an item"):
         model.ask([Request("mug", ("nothing",))])
+    for beams in (0, -1):
+        with pytest.raises(SpecError, match=f"beams must be at least 1, not {beams}"):
+            model.ask([Request("mug")], beams)
 
 
 def test_the_evaluation_counts_what_the_lists_hold(run, shop, parts):

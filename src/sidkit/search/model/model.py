@@ -101,6 +101,8 @@ class SearchModel:
         self, corpus: Corpus, events: Events, beams: int | None = None, progress: Progress | None = None
     ) -> tuple[Integers, NDArray[np.float32]]:
         """The best SIDs of every event: leaves of the trie (n, beams), -1 for none, and their log-probabilities."""
+        if beams is not None:
+            replace(self.plan, beams=beams)  # whether it is a number of beams
         (task,) = self.parts.templates["personal"][:1]
         inputs = event_inputs(corpus, events, task, self.tokens, self.plan, self.parts.item_vectors)
         return self._beams(inputs, beams or self.plan.beams, progress or Silent())
