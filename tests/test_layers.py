@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sidkit"
 
@@ -198,3 +200,10 @@ def test_triton_kernels_are_in_folders_called_triton_and_document_their_shapes()
     )
     bare = [f"{name}.{node.name}" for name, node in kernels if not shape.search(ast.get_docstring(node) or "")]
     assert bare == []
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent.name for path in (SOURCE / "search").glob("*/__init__.py")))
+def test_the_map_of_a_folder_of_search_has_all_its_modules(folder):
+    described = ast.get_docstring(ast.parse((SOURCE / "search" / folder / "__init__.py").read_text(encoding="utf-8")))
+    modules = {path.name for path in (SOURCE / "search" / folder).glob("*.py")} - {"__init__.py"}
+    assert {name for name in re.findall(r"^(\w+\.py) ", described or "", re.MULTILINE)} == modules

@@ -217,7 +217,7 @@ def test_times_that_cannot_be_seconds_are_pointed_out_where_they_cut_sessions(it
 
 @pytest.mark.parametrize("gap", [0.0, -1.0, float("nan")])
 def test_a_gap_is_above_zero(items, tmp_path, gap):
-    with pytest.raises(SpecError, match="--gap must be above 0"):
+    with pytest.raises(SpecError, match="gap must be above 0"):
         read(items, click_log(tmp_path), tmp_path / "shop", gap=gap)
 
 

@@ -12,6 +12,7 @@ pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 pytest.importorskip("bm25s", reason="bm25s is not installed")
 
 from command import run, sidkit
+from sidkit import SidTable
 from sidkit.search.model.model import SearchModel
 from sidkit.search.shop import Shop
 from sidkit.search.simulate import ShopPlan, simulate_shop
@@ -35,8 +36,8 @@ def files(tmp_path_factory):
     for name, tokenizer, source in (("items", "tok", "items"), ("queries", "tok", "queries"),
                                     ("other", "other", "queries")):  # fmt: skip
         sidkit("encode", tokenizer, f"{source}-emb.parquet", "-o", f"{name}.parquet", cwd=folder)
-    table = pq.read_table(folder / "items.parquet")
-    pq.write_table(table.slice(1).replace_schema_metadata(None), folder / "some.parquet")
+    table = SidTable.from_parquet(folder / "items.parquet")
+    SidTable(table.ids[1:], table.codes[1:], table.sizes).to_parquet(folder / "some.parquet")
     return folder
 
 

@@ -22,8 +22,9 @@ from sidkit.search.evaluate.evaluation import AlignedVectors, data_of, evaluate 
 from sidkit.search.evaluate.metrics import ranks_of  # noqa: E402
 from sidkit.search.model.model import Request, SearchModel  # noqa: E402
 from sidkit.search.model.query_clicks import QueryClicks  # noqa: E402
+from sidkit.search.model.query_sids import QueryEncoder  # noqa: E402
 from sidkit.search.model.start import centroid_rows, first_weights  # noqa: E402
-from sidkit.search.model.trainer import train_search  # noqa: E402
+from sidkit.search.model.trainer import _require_same_codes, train_search  # noqa: E402
 from sidkit.search.shop import Shop  # noqa: E402
 from sidkit.search.simulate import ShopPlan, simulate_shop  # noqa: E402
 from sidkit.search.training.corpus import SearchData, _events  # noqa: E402
@@ -255,6 +256,9 @@ def test_bad_requests(run):
         model.ask([Request("  ")])
     with pytest.raises(InputError, match="'nothing', which is not an item"):
         model.ask([Request("mug", ("nothing",))])
+    for beams in (0, -1):
+        with pytest.raises(SpecError, match=f"beams must be at least 1, not {beams}"):
+            model.ask([Request("mug")], beams)
 
 
 def test_the_evaluation_counts_what_the_lists_hold(run, shop, parts):
@@ -310,6 +314,29 @@ def test_a_tokenizer_that_did_not_make_the_sids_is_refused(parts, tmp_path):
     other = recipe("prq-kmeans", sizes=(4, 4), iterations=2).fit(np.random.default_rng(0).normal(size=(50, 4)))
     with pytest.raises(InputError, match="sizes 4-4-2, but the tokenizer makes 4-4: it did not make these SIDs"):
         train_search(data, tmp_path / "run", PLAN, other)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_encoder_that_gives_known_queries_other_sids_is_refused(parts, tmp_path):
+    class Encoder:
+        """The vectors of the queries, moved by this many rows."""
+
+        d = 8
+
+        def __init__(self, by):
+            rng = np.random.default_rng(0)
+            rng.normal(size=(len(data.table), 8))  # of the items, drawn first
+            self.rows = np.roll(rng.normal(size=(len(data.corpus.queries), 8)).astype(np.float32), by, axis=0)
+
+        def embed(self, texts, query):
+            return self.rows[[data.corpus.queries.index(text) for text in texts]]
+
+    fitted, data = parts
+    _require_same_codes(data.corpus, QueryEncoder(Encoder(0), None, fitted))
+    with pytest.raises(
+        InputError, match=r"of 64 queries other SIDs than they have: name those with which the SIDs were"
+    ):
+        train_search(data, tmp_path / "run", PLAN, query_encoder=QueryEncoder(Encoder(1), None, fitted))
     assert not (tmp_path / "run").exists()
 
 

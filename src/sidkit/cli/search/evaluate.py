@@ -67,7 +67,8 @@ def evaluate(
         near = AlignedVectors(*(open_embeddings(str(vectors / f"{name}.parquet")) for name in ("items", "queries")))
     with Terminal() as progress:
         result = run(loaded, data, near, beams, progress)
-    left_out.write()
+    if left_out.groups:  # else the list of the training stays
+        left_out.write()
     if output is not None:
         _write_ranks(result, data, output)
     if as_json:

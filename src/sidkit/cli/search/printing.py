@@ -33,15 +33,11 @@ def print_shop(output: Path, facts: Mapping[str, Any], as_json: bool, listing: P
         f"{one['drawn']:,} of {one['available']:,} {kind}s" for kind, one in counts["pairs"].items() if one["drawn"]
     ]
     print(f"      test pairs: {', '.join(sets) or 'none'}; split by {_split(facts['split'])}")
-    items, queries = "items-emb.parquet", "queries-emb.parquet"
+    items, queries, encoder = "items-emb.parquet", "queries-emb.parquet", "items-emb.encoder"
+    of_queries = ("--text", "query", "--queries", "--encoder", encoder, "-o", queries)
     following: tuple[tuple[str | Path, ...], ...] = (
         ("embed", output / "items.parquet", "--text", "text", "-o", items),
-        (
-            "embed",
-            output / "queries.parquet",
-            *["--text", "query", "--queries", "--encoder", "items-emb.encoder", "-o"],
-            queries,
-        ),
+        ("embed", output / "queries.parquet", *of_queries),
         ("search", "align", output, "--items-embeddings", items, "--queries-embeddings", queries, "-o", "aligned"),
     )
     for when, words in zip(("next", "then", "then"), following, strict=True):

@@ -1,1 +1,7 @@
-"""The grammar of the simulated shop: its words, its products and a small catalogue of them."""
+"""The grammar of the simulated shop.
+
+vocabulary.py   its words, from vocabulary.txt
+product.py      a product: category, brand, attributes, variants
+titles.py       titles of products
+catalogue.py    a catalogue of them
+"""

@@ -101,9 +101,10 @@ class SearchModel:
         self, corpus: Corpus, events: Events, beams: int | None = None, progress: Progress | None = None
     ) -> tuple[Integers, NDArray[np.float32]]:
         """The best SIDs of every event: leaves of the trie (n, beams), -1 for none, and their log-probabilities."""
+        plan = self.plan if beams is None else replace(self.plan, beams=beams)
         (task,) = self.parts.templates["personal"][:1]
-        inputs = event_inputs(corpus, events, task, self.tokens, self.plan, self.parts.item_vectors)
-        return self._beams(inputs, beams or self.plan.beams, progress or Silent())
+        inputs = event_inputs(corpus, events, task, self.tokens, plan, self.parts.item_vectors)
+        return self._beams(inputs, plan.beams, progress or Silent())
 
     def ask(self, requests: Sequence[Request], beams: int | None = None) -> list[list[Answer]]:
         """The items for each request, best first: at most `ranking.per_sid` of a SID and `ranking.cut` in all."""

@@ -137,6 +137,8 @@ def _require_same_codes(corpus: Corpus, encoder: QueryEncoder) -> None:
     queries were spread, theirs may differ."""
     known = np.flatnonzero(corpus.query_codes[:, 0] >= 0)
     some = known[:: max(1, len(known) // COMPARED)][:COMPARED]
+    if not len(some):
+        return
     levels = max(1, corpus.query_codes.shape[1] - 1)
     given = encoder.codes([corpus.queries[i] for i in some.tolist()])[:, :levels]
     equal = int((given == corpus.query_codes[some, :levels]).all(1).sum())

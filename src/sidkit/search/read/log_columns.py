@@ -82,9 +82,9 @@ def find_log_columns(file: NamedFile, given: Mapping[str, str], split: bool) -> 
             names[ours] = theirs
     if "time" not in names and "split" not in names:
         could_be = {name: _is_clock(kind) or pa.types.is_integer(kind) for name, kind in file.types.items()}
+        missing = no_such("column", "time", file.name, could_be, "--time-column").typed
         raise InputError(
-            f"{no_such('column', 'time', file.name, could_be, '--time-column')}; a log without times is split by a "
-            "column, --split-column, or read by `sidkit search read clicks`"
+            f"{missing}; a log without times is split by a column (--split-column), or read by `search read clicks`"
         )
     items = file.find(given.get("item"), (), "--item-column")
     items = items or next((name for name in LISTS["clicked"] if _is_list(file.types.get(name))), None)

@@ -13,7 +13,9 @@
 layout.py   the columns and their types
 opened.py   Shop: a folder that was checked, read table by table
 write.py    write_shop: tables and a stream of records become a folder, in one rename
+split.py    which part is the test, and which of its pairs are drawn
 counts.py   counts of items, queries and users, taken while the log is read
+row_groups.py  tables of any size as row groups of one size
 lists.py    lists of items as flat arrays
 texts.py    queries in one form, and what is embedded of an item
 """
