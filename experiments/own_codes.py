@@ -3,7 +3,7 @@
     python experiments/own_codes.py DATA/toys/embedding.npy DATA/bestbuy/items_embedding.npy -o OUT.json
 
 The release gives every row of a parent with at most K rows its own third code, equal vectors included. Here equal
-vectors have equal codes. Both are counted on the same fit.
+vectors have equal codes, unless `sidkit encode --number` deals them out. Both are counted on the same fit.
 """
 
 from __future__ import annotations
@@ -16,17 +16,7 @@ import numpy as np
 from made import made
 
 import sidkit
-from sidkit.sids.crowded import slots_of
-from sidkit.sids.prefixes import prefix_numbers
-
-
-def numbered(codes: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """The codes with the rows of every small parent numbered in row order at the third level."""
-    parent = prefix_numbers(codes, sizes)[1]
-    small = np.unique(parent, return_counts=True)[1][np.unique(parent, return_inverse=True)[1]] <= sizes[2]
-    own = codes.copy()
-    own[small, 2] = slots_of(parent)[small]
-    return own
+from sidkit.tokenizer.numbering import number_equal
 
 
 def main() -> None:
@@ -42,8 +32,9 @@ def main() -> None:
     for name, path in zip(names, options.embeddings, strict=True):
         X = np.load(path).astype(np.float32)
         X /= np.linalg.norm(X, axis=1, keepdims=True)
-        codes = sidkit.rq_opq(sizes, options.iterations).fit(X, seed=0, device="cpu").fit_codes
-        figures = {"by vector": sidkit.quality(codes, sizes), "numbered": sidkit.quality(numbered(codes, sizes), sizes)}
+        fitted = sidkit.rq_opq(sizes, options.iterations).fit(X, seed=0, device="cpu")
+        tables = {"by vector": fitted.fit_codes, "numbered": number_equal(fitted, fitted.fit_codes)}
+        figures = {how: sidkit.quality(codes, sizes) for how, codes in tables.items()}
         results[name] = {"rows": len(X), "equal_rows": len(X) - len(np.unique(X, axis=0))} | {
             how: {metric: one[metric] for metric in ("icr_per_sid", "icr_per_item")} for how, one in figures.items()
         }

@@ -16,7 +16,8 @@ Of another encoder, in a file of its own, whose lines say so:
 
     python experiments/tiger.py CODES-GTE -o tiger.gte.jsonl --vectors embedding_gte.npy --datasets toys
 
---free decodes the test once more without the constraint, with the same weights, into *.free.jsonl.
+--free decodes the test once more without the constraint, with the same weights, into *.free.jsonl. Weights are not kept:
+a run that is there already is trained again, and its line stays.
 
 What bfloat16 changes (the tables compare it with the runs above if this file is in the same folder):
 
@@ -36,6 +37,7 @@ from pathlib import Path
 import numpy as np
 from made import commit
 from tiger_codes import BEYOND, DATASETS, SIZES, TOKENIZERS, make
+from tiger_lines import read
 
 MAIN = ("prq-kmeans", "rq-kmeans", "rq-vae", "without-global", "without-soft", "without-projection")
 OTHERS = ("opq-kmeans", "pq-kmeans", "rq-gmm", "r3-vae", "r3-vae-top1")
@@ -145,10 +147,9 @@ def main() -> None:
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
     plan = Plan(epochs=options.epochs, precision=options.precision)
     device = torch.device(find_device(options.device))
-    done = set()
-    if options.output.exists():
-        lines = map(json.loads, options.output.read_text().splitlines())
-        done = {(line["dataset"], line["tokenizer"], line["seed"]) for line in lines}
+    freely = options.output.with_suffix(".free.jsonl")
+    there = runs_in(options.output)
+    done = runs_in(freely) if options.free else there
     seeds = [int(seed) for seed in options.seeds.split(",")]
     wanted = run_list(datasets, tokenizers, seeds)
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -169,9 +170,15 @@ def main() -> None:
             for outcome in train_stack(*given, report=print_epoch(dataset), deadline=deadline):
                 outcomes.append((line_of(dataset, outcome, plan, device, options.vectors), outcome))
                 ending = ".jsonl" if outcome.finished else ".cut.jsonl"
-                append(options.output.with_suffix(ending), outcomes[-1][0])
+                if (dataset, outcome.run.name, outcome.run.seed) not in there:
+                    append(options.output.with_suffix(ending), outcomes[-1][0])
         for line, outcome in outcomes if options.free else []:
-            append(options.output.with_suffix(".free.jsonl"), free_line(line, outcome, sequences, plan, device))
+            append(freely, free_line(line, outcome, sequences, plan, device))
+
+
+def runs_in(path: Path) -> set[tuple[str, str, int]]:
+    """(dataset, tokenizer, seed) of every line of a file that may not exist yet."""
+    return {(line["dataset"], line["tokenizer"], line["seed"]) for line in read(path)}
 
 
 def append(path: Path, line: dict) -> None:

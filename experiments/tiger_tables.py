@@ -260,8 +260,14 @@ def missing(done: list[dict]) -> str:
             if seeds:
                 lacking.append(f"{name} ({', '.join(map(str, seeds))})")
         text.append(f"- {dataset}: " + (", ".join(lacking) if lacking else "nothing"))
-    script = "python experiments/tiger.py CODES -o experiments/results/tiger.jsonl --data DATA"
-    text.append(f"\nA cell each, on a GPU:\n\n    {script} --datasets toys --tokenizers opq-kmeans --seeds 1")
+    script = "    python experiments/tiger.py CODES -o experiments/results/tiger{}.jsonl --data DATA {}"
+    text.append("\nOn a GPU, a cell; all that is missing; the VAEs by 20 epochs and by the public schedule to its end;")
+    text.append("without the constraint, and in float32 to early stopping, once per dataset:\n")
+    text.append(script.format("", "--datasets toys --tokenizers opq-kmeans --seeds 1"))
+    text.append(script.format("", "--at-once 11"))
+    text.append(script.format("", "--tokenizers rq-vae-20,rq-vae-3000,r3-vae-3000"))
+    text.append(script.format("", "--tokenizers prq-kmeans --seeds 0 --free"))
+    text.append(script.format(".float32", "--tokenizers prq-kmeans --seeds 0 --precision float32"))
     return "\n".join(text)
 
 

@@ -1,6 +1,7 @@
 """Whether co-occurrence will pay is said from steps that come before those held out."""
 
 import json
+import shlex
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,35 @@ class TestCommand:
         rows = open_embeddings(shop / "a.parquet").take(np.arange(ITEMS))
         np.testing.assert_allclose(rows[:, :12], vectors / np.linalg.norm(vectors, axis=1, keepdims=True), rtol=1e-6)
         assert not rows[:, 12:].any()
+
+    def test_advise_says_what_pays_and_its_commands_run(self, shop):
+        words = ("advise", "items.parquet", "--sequences", "groups.parquet", "--sizes", "32-16", "--blend")
+        facts = json.loads(sidkit(*words, "--json", cwd=shop))
+        assert facts["blending"]["weight"] == 1.0
+        blending, fitting, encoding = (facts[name] for name in ("blend_command", "command", "encode_command"))
+        assert "--weight 1 --window 5" in blending
+        for command in (blending, fitting, encoding):
+            sidkit(*shlex.split(command)[1:], cwd=shop)
+        assert pq.read_metadata(shop / "sids.parquet").num_rows == ITEMS
+        blended = json.loads(sidkit("judge", "sids.parquet", "--sequences", "groups.parquet", "--json", cwd=shop))
+        sidkit("fit", "items.parquet", "-o", "plain/", "--sizes", "32-16", cwd=shop)
+        sidkit("encode", "plain/", "items.parquet", "-o", "plain.parquet", "--spread", cwd=shop)
+        plain = json.loads(sidkit("judge", "plain.parquet", "--sequences", "groups.parquet", "--json", cwd=shop))
+        counted = [one["counting"]["by_first_token"]["ndcg@20"] for one in (plain, blended)]
+        assert counted[1] > 2 * counted[0]
+
+    def test_advise_blends_nothing_that_does_not_pay(self, shop):
+        words = ("advise", "items.parquet", "--sequences", "strangers.parquet", "--sizes", "32-16", "--blend")
+        output = sidkit(*words, cwd=shop)
+        assert "Co-occurrence is not expected to pay" in output
+        assert "A separate SID for every item (encode --spread) is" in output
+        assert "sidkit fit items.parquet -o tok/" in output
+        assert "sidkit blend" not in output
+
+    def test_advise_refuses_to_blend_without_sequences_or_with_queries(self, shop):
+        assert "give --sequences too" in sidkit("advise", "items.parquet", "--blend", cwd=shop, check=1)
+        words = ("advise", "items.parquet", "--sequences", "groups.parquet", "--blend", "--queries", "items.parquet")
+        assert "--blend is for items alone" in sidkit(*words, cwd=shop, check=1)
 
     def test_a_weight_and_auto_are_refused_together(self, shop):
         words = ("blend", "items.parquet", "--sequences", "groups.parquet", "-o", "a.parquet", "--auto")

@@ -11,6 +11,7 @@ import sidkit
 from planted import planted
 from sidkit.engine import native
 from sidkit.engine.native import build
+from sidkit.errors import SpecError
 from sidkit.stages.level import FittedLevel
 from sidkit.tokenizer.recipes import recipe
 
@@ -132,3 +133,35 @@ def test_first_centroids_are_distinct_where_most_rows_are_copies(rng, monkeypatc
         assert start.any(axis=1).all()
     many = FitContext(seed=7).start_rows(LocalRows(ArraySource(x)), 40, 0)
     assert len(np.unique(many[many.any(axis=1)], axis=0)) == 30
+
+
+@pytest.mark.parametrize("name", ["rq-opq", "prq-opq"])
+def test_numbering_gives_equal_rows_of_small_parents_a_code_each(name, X):
+    """As the release does it: the rows of a parent with at most K rows are numbered, those of a larger one are not."""
+    fitted = recipe(name, sizes=(8, 4, 64, 16, 16), iterations=5).fit(X, seed=1, device="cpu")
+    plain, numbered = fitted.encode(X), fitted.encode(X, numbered=True)
+    np.testing.assert_array_equal(np.delete(numbered, 2, axis=1), np.delete(plain, 2, axis=1))
+    of = np.unique(plain[:, :2], axis=0, return_inverse=True)[1].ravel()
+    sizes, moved = np.bincount(of), 0
+    for parent in np.flatnonzero(sizes <= 64):
+        mine = np.flatnonzero(of == parent)
+        moved += len(mine) - len(np.unique(plain[mine, 2]))
+        np.testing.assert_array_equal(numbered[mine, 2], np.arange(len(mine)))  # in row order
+    assert moved > 10
+    large = (sizes > 64)[of]
+    assert large.any()
+    np.testing.assert_array_equal(numbered[large], plain[large])
+
+
+def test_further_equal_rows_than_the_fit_had_keep_the_first_code(X):
+    fitted = recipe("rq-opq", sizes=(8, 4, 64, 16, 16), iterations=5).fit(X, seed=1, device="cpu")
+    twice = np.concatenate([X, X])
+    plain, numbered = fitted.encode(twice), fitted.encode(twice, numbered=True)
+    np.testing.assert_array_equal(numbered[: len(X)], fitted.encode(X, numbered=True))
+    assert (numbered[len(X) :] == plain[len(X) :]).all()
+
+
+def test_numbering_needs_a_codebook_per_parent(X):
+    fitted = sidkit.rq_kmeans((8, 4)).fit(X, seed=0, device="cpu")
+    with pytest.raises(SpecError, match="only a tokenizer with a codebook per parent numbers equal rows"):
+        fitted.encode(X, numbered=True)

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import SpecError
 from .columns import ColumnNotes, visits_from
+from .inputs import all_rows
 from .joint import JointEmbeddings, Queries, Repeats, Roles, joint_roles, open_joint
 from .options import (
     BadRows,
@@ -30,7 +31,11 @@ from .outputs import require_file
 from .parsing import read_options, read_sizes, require_seed, tokenizer_of
 
 if TYPE_CHECKING:
+    from ..advice.blending import Blending
     from ..advice.candidates import Advice
+
+
+BLENDED = "blended.parquet"  # of the commands that are printed
 
 
 def advise(
@@ -51,6 +56,12 @@ def advise(
         Path | None, typer.Option("--output", "-o", help="Trade-off to write: .html, .svg or .json", show_default=False)
     ] = None,
     sequences: SequencesOption = None,
+    blend: Annotated[
+        bool,
+        typer.Option(
+            "--blend", help="With --sequences: also say whether co-occurrence will pay (sidkit blend), and how"
+        ),
+    ] = False,
     recipe: Recipe = "prq-kmeans",
     levels: Annotated[int, typer.Option("--levels", help="Maximum number of tokens in a SID")] = 3,
     sizes: Annotated[
@@ -87,7 +98,13 @@ def advise(
     With --sequences sizes are ranked by counted NDCG@20, with and without `encode --spread`: how well items are
     recommended by counting which SIDs follow which first token. Of all figures without training it predicted best how
     well a trained recommender does. The last lines are then two commands, for fit and encode.
+
+    sidkit advise items.parquet --sequences sequences.parquet --blend
+
+    With --blend it also says, as `sidkit blend --auto` does, whether co-occurrence in the embeddings and a separate SID
+    for every item will pay. If co-occurrence does, a command that blends comes first.
     """
+    from ..advice.blending import advise_blending
     from ..advice.candidates import Target
     from ..advice.sweep import advise as sweep
     from ..data.joint import items_of
@@ -100,6 +117,7 @@ def advise(
     if "sizes" in named:
         raise SpecError("give sizes to try as --sizes 256-256-256, not with --set")
     visited = SequenceColumns(sequence_column, item_column, user_column, time_column, file_order)
+    _require_blendable(blend, sequences, embeddings, queries, roles)
     if icr is None and sids_per_item is None and largest_bucket is None and sequences is None:
         icr = 0.95
     require_seed(seed)
@@ -117,44 +135,87 @@ def advise(
             source, target, lambda sizes: tokenizer_of(recipe, named | {"sizes": sizes}), candidates or None,
             levels, sample, count, seed, device, progress, sequences=visits,
         )  # fmt: skip
-    commands: list[str] = []
-    if advice.chosen is not None:
-        chosen = "-".join(map(str, advice.chosen.sizes))
-        more = {"--queries": queries, "--roles": roles, "--repeats": repeats}
-        more |= {"--recipe": recipe if recipe != "prq-kmeans" else None, "--id-column": id_column, "--column": column}
-        more |= {"--seed": str(seed) if seed else None, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
-        commands = [command_line("fit", *embeddings, "-o", "tok/", "--sizes", chosen, options=more, settings=option)]
-        if advice.users:
-            columns = {name: more[name] for name in ("--id-column", "--column", "--bad-rows")}
-            spread = ["--spread"] if advice.spread else []
-            words = ("encode", "tok/", files["items"], "-o", "sids.parquet", *spread)
-            commands.append(command_line(*words, options=columns))
-    _show(advice, files["items"], commands, output, as_json, notes)
+        blending = advise_blending(all_rows(its), visits, progress=progress) if blend and visits else None
+    dropped = "drop" if bad_rows is BadRows.drop else None
+    columns = {"--id-column": id_column, "--column": column, "--bad-rows": dropped}
+    more = {"--queries": queries, "--roles": roles, "--repeats": repeats}
+    more |= {"--recipe": recipe if recipe != "prq-kmeans" else None, "--seed": str(seed) if seed else None}
+    first = None  # the command that blends
+    if blending and blending.weight and sequences:
+        how = ("--weight", f"{blending.weight:g}", "--window", str(blending.window), *visited.flags())
+        words = ("blend", *embeddings, "--sequences", sequences, "-o", BLENDED, *how)
+        first = command_line(*words, options=visited.options() | columns)
+    commands = _commands(advice, first, embeddings, files["items"], more, columns, option)
+    _show(advice, blending, files["items"], commands, output, as_json, notes)
+
+
+def _require_blendable(blend: bool, sequences: Any, embeddings: list[str], *others: str | None) -> None:
+    """--blend takes sequences, and the embeddings of items alone."""
+    if not blend:
+        return
+    if sequences is None:
+        raise SpecError("--blend is about what people take together; give --sequences too")
+    if len(embeddings) > 1 or any(other is not None for other in others):
+        raise SpecError("--blend is for items alone, in one file; leave out the queries, or --blend")
+
+
+def _commands(
+    advice: "Advice",
+    blend: str | None,
+    embeddings: list[str],
+    items: str,
+    more: dict[str, str | None],
+    columns: dict[str, str | None],
+    settings: list[str] | None,
+) -> dict[str, str]:
+    """The commands that fit the chosen sizes and, where that was judged too, encode; blend: the one before them."""
+    from .printing import command_line
+
+    if advice.chosen is None:
+        return {"command": ""}
+    if blend is not None:
+        embeddings, items, columns = [BLENDED], BLENDED, {}
+    chosen = "-".join(map(str, advice.chosen.sizes))
+    words = ("fit", *embeddings, "-o", "tok/", "--sizes", chosen)
+    commands = {"blend_command": blend} if blend is not None else {}
+    commands["command"] = command_line(*words, options=more | columns, settings=settings)
+    if advice.users:
+        spread = ["--spread"] if advice.spread else []
+        words = ("encode", "tok/", items, "-o", "sids.parquet", *spread)
+        commands["encode_command"] = command_line(*words, options=columns)
+    return commands
 
 
 def _show(
-    advice: "Advice", embeddings: str, commands: list[str], output: Path | None, as_json: bool, notes: ColumnNotes
+    advice: "Advice",
+    blending: "Blending | None",
+    embeddings: str,
+    commands: dict[str, str],
+    output: Path | None,
+    as_json: bool,
+    notes: ColumnNotes,
 ) -> None:
     """Write the trade-off, if asked for, and print it."""
     from .print_advice import print_advice
+    from .print_blending import print_blending
+
+    facts = advice.as_dict() | commands
+    facts |= {"blending": blending.as_dict()} if blending else {}
 
     if output is not None:
-        _write(output, advice, embeddings, commands)
+        _write(output, advice, embeddings, [command for command in commands.values() if command], facts)
     if as_json:
-        print(json.dumps(advice.as_dict() | _commands(commands) | notes.field()))
+        print(json.dumps(facts | notes.field()))
         return
     notes.print()
-    print_advice(advice, commands)
+    if blending:
+        print_blending(blending.as_dict())
+    print_advice(advice, [command for command in commands.values() if command])
     if output is not None:
         print(f"wrote {output}")
 
 
-def _commands(commands: list[str]) -> dict[str, str]:
-    """The command that fits, and the one that encodes where that was judged too."""
-    return {"command": "", **dict(zip(("command", "encode_command"), commands, strict=False))}
-
-
-def _write(output: Path, advice: "Advice", name: str, commands: list[str]) -> None:
+def _write(output: Path, advice: "Advice", name: str, commands: list[str], facts: dict[str, Any]) -> None:
     from ..advice.page import advice_page, tradeoff
     from ..files.atomic import replace_file
     from ..files.ours import MADE_BY
@@ -165,7 +226,7 @@ def _write(output: Path, advice: "Advice", name: str, commands: list[str]) -> No
     texts = {
         ".html": lambda: advice_page(advice, name, "\n".join(commands), Made(this_command(), [("embeddings", name)])),
         ".svg": lambda: figure_svg(tradeoff(advice)),
-        ".json": lambda: json.dumps({"by": MADE_BY} | advice.as_dict() | _commands(commands), indent=1) + "\n",
+        ".json": lambda: json.dumps({"by": MADE_BY} | facts, indent=1) + "\n",
     }
     with replace_file(output) as temporary:
         temporary.write_text(texts[output.suffix.lower()](), encoding="utf-8")

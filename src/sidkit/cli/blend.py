@@ -9,7 +9,7 @@ import typer
 
 from ..errors import SpecError, count_of
 from .columns import ColumnNotes, visits_from
-from .inputs import open_source
+from .inputs import all_rows, open_source
 from .options import (
     BadRows,
     BadRowsOption,
@@ -109,7 +109,7 @@ def blend(
             written = blend_file(source, vectors, 1.0, output, facts, progress)
         else:
             known = visits_from(sequences, source.ids, named, notes, id_name_of(source))
-            advice = advise_blending(_all_rows(source), known, dimensions, progress=progress) if auto else None
+            advice = advise_blending(all_rows(source), known, dimensions, progress=progress) if auto else None
             weight, window = (advice.weight, advice.window) if advice else (weight, window)
             counted = known.known() if everything else known.known().training()
             vectors = co_occurrence(counted, len(source.ids), dimensions, window, progress)
@@ -125,13 +125,6 @@ def blend(
     if "advice" in written:
         print_blending(written["advice"])
     _print(written, output, like is not None)
-
-
-def _all_rows(source: Any) -> Any:
-    """The vectors of a source as one array, float32."""
-    import numpy as np
-
-    return np.concatenate([np.asarray(chunk, np.float32) for chunk in source.chunks(1 << 16)])
 
 
 def _print(written: Mapping[str, Any], output: "Location", like: bool) -> None:

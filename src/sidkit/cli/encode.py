@@ -57,6 +57,10 @@ def encode(
         typer.Option("--spread", help="Short for --policy nearest: items that would share a SID take free last codes"),
     ] = False,
     capacity: CapacityOption = None,
+    number: Annotated[
+        bool,
+        typer.Option("--number", help="Equal embeddings take different codes of a private codebook (rq-opq, prq-opq)"),
+    ] = False,
     popularity: PopularityOption = None,
     room: RoomOption = 256,
     keep: Annotated[
@@ -96,6 +100,7 @@ def encode(
     """
     from ..data.kept import kept_columns
     from ..sids.template import template_named
+    from ..tokenizer.numbering import require_private
     from ..tokenizer.tokenizer import load
 
     require_ray(ray, workers, cpus)
@@ -108,6 +113,10 @@ def encode(
         raise SpecError(f"--spread is --policy nearest; leave it out with --policy {policy}")
     choice = CollisionChoice("nearest" if spread else policy, capacity, room, published, popularity)
     choice.check()
+    if number:
+        require_private(fitted)
+    if number and (published or ray is not None):
+        raise SpecError("--number needs the whole catalogue at once; leave out --ray and --keep with published SIDs")
     if to_stream and as_json:
         raise SpecError("--json reports what was written to a file; -o - prints the semantic IDs themselves")
     if to_stream and further:
@@ -134,6 +143,7 @@ def encode(
         resume,
         force,
         verify,
+        number,
     )
     if ray is not None:
         job.on_ray(ray, workers, cpus, as_json)
@@ -157,6 +167,7 @@ class EncodeJob(NamedTuple):
     resume: bool
     force: bool
     verify: bool = False
+    number: bool = False
 
     def on_ray(self, ray: str, workers: int | None, cpus: int, as_json: bool) -> None:
         """A file for every file of embeddings, by the workers of a cluster."""
@@ -234,7 +245,7 @@ class EncodeJob(NamedTuple):
         if policy is not None and policy.needs_costs:
             scratch = None if saved is None else saved.absolute().parent
             rows = copied_if_slow(source, self.fitted.d, scratch, progress)
-        codes = self.fitted.encode(rows, self.device, progress, saved, False, ran, digests)
+        codes = self.fitted.encode(rows, self.device, progress, saved, False, ran, digests, self.number)
         if policy is None:
             return Settled(codes, tuple(self.fitted.sizes), {})
         return self.choice.settle(self.fitted, rows, source.ids, codes, published, weights, progress)

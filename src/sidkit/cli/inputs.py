@@ -11,6 +11,9 @@ from ..errors import InputError, count_of
 from .options import BadRows
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..data.source import Embeddings
     from ..files.address import Location
     from ..progress import Progress
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from .columns import ColumnNotes
 
 __all__ = [
+    "all_rows",
     "columns_of",
     "ids_of_lines",
     "labels_for",
@@ -29,6 +33,13 @@ __all__ = [
     "stored_texts",
     "texts_for",
 ]
+
+
+def all_rows(source: Embeddings) -> NDArray[np.float32]:
+    """The vectors of a source as one array."""
+    import numpy as np
+
+    return np.concatenate([np.asarray(chunk, np.float32) for chunk in source.chunks(1 << 16)])
 
 
 def open_source(

@@ -1,4 +1,4 @@
-"""What `sidkit blend --auto` found out."""
+"""What `sidkit blend --auto` and `sidkit advise --blend` found out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["print_blending"]
 
 
 def print_blending(advice: Mapping[str, Any]) -> None:
-    """A line per weight, and the choice in words."""
+    """A line per weight, and in words which is chosen and whether a SID for every item pays."""
     console = Console(highlight=False)
     table = Table("weight", "counted NDCG@20", "standard error", box=None, pad_edge=False, header_style="bold")
     for one in advice["gains"]:
@@ -37,3 +37,10 @@ def print_blending(advice: Mapping[str, Any]) -> None:
     else:
         words = f"Co-occurrence is expected to pay: weight {chosen['weight']:g}."
     console.print(f"[bold]{words}[/bold]", soft_wrap=True)
+    apart = advice["spread"]
+    expected = "is" if advice["spread_pays"] else "is not"
+    console.print(
+        f"[bold]A separate SID for every item (encode --spread) {expected} expected to pay:[/bold] "
+        f"{apart['gain']:+.1%}, standard error {apart['error']:.1%}, for the embeddings alone.",
+        soft_wrap=True,
+    )

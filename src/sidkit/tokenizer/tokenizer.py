@@ -26,6 +26,7 @@ from .chain import StageChain
 from .decode import decode_codes
 from .fingerprint import tokenizer_digest
 from .fitting import fit_stages
+from .numbering import number_equal, require_private
 from .show import fitted_html, fitted_line, spec_html, spec_line
 from .source_like_fit import ids_and_origin, source_like_fit
 from .spread import copied_if_slow, require_spreadable
@@ -178,6 +179,7 @@ class FittedTokenizer(HubFolder):
         spread: bool = False,
         ran: dict[str, Any] | None = None,
         digests: dict[str, str] | None = None,
+        numbered: bool = False,
     ) -> NDArray[np.int32]:
         """Semantic IDs of embeddings, given as for `fit`: int32, (n, number of tokens). `table` has their ids as well.
 
@@ -188,8 +190,12 @@ class FittedTokenizer(HubFolder):
         ran          a dictionary to fill with the device that did the work (`run_report.ran_on`); it stays empty if
                      there was none to do
         digests      with a checkpoint, a dictionary to fill with the digest of the embeddings, as SID files note it
+        numbered     equal rows of a parent with few rows take different codes of its codebook, as far as there are
+                     (`tokenizer/numbering.py`); as with spread, encode all items of a catalogue together
         """
         with shown(progress) as report:
+            if numbered:
+                require_private(self)
             if spread:
                 require_spreadable(self)
                 folder = None if checkpoint is None else Path(checkpoint).absolute().parent
@@ -204,6 +210,7 @@ class FittedTokenizer(HubFolder):
                 codes = encoded.codes()
                 if ran is not None:
                     ran.update(ran_on(encoded, encoding=True))
+            codes = number_equal(self, codes) if numbered else codes
             return spread_rows(self, rows, codes, report) if spread else codes
 
     def table(

@@ -16,6 +16,7 @@ from ...engine.native.parents import nearest_own as compiled_nearest_own
 from ...engine.own import nearest_own
 from ...engine.steps import CarryStep
 from ...geometry import Array, residual, unit
+from ...sids.crowded import slots_of
 from .kmeans import Centroids
 from .parent_index import ParentIndex
 
@@ -121,6 +122,28 @@ class ParentBooks:
     def parents_of(self, codes: NDArray[Any]) -> Integers:
         """The index of each row's parent, -1 if the fit did not have it."""
         return self._index.find(self.keys, codes[:, -self.keys.shape[1] :])
+
+    def numbered(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """The last of these codes, dealt out in row order among the codes of the parent whose centroids are equal.
+
+        A parent with few rows has each of them as a centroid, so that equal rows then have a code each, for as many as
+        the fit had. codes: (n, tokens), those of a whole catalogue.
+        """
+        numbers, own = self._numbers(codes), np.array(codes[:, -1])
+        parent_of = np.repeat(np.arange(len(self.keys)), np.diff(self.starts))
+        vectors = np.ascontiguousarray(self.centroids).view(f"V{self.centroids[0].nbytes}")[:, 0]
+        alike = np.unique(vectors, return_inverse=True)[1].reshape(-1) * len(self.keys) + parent_of
+        order = np.argsort(alike, kind="stable")  # equal centroids side by side, their codes in order
+        group = np.unique(alike, return_inverse=True)[1].reshape(-1)
+        count = np.bincount(group)
+        begin = np.cumsum(count) - count
+        known = np.flatnonzero(numbers >= 0)
+        mine = group[numbers[known]]
+        place = slots_of(mine)
+        given = order[begin[mine] + np.minimum(place, count[mine] - 1)]
+        moved = place < count[mine]
+        own[known[moved]] = (given - self.starts[parent_of[given]])[moved]
+        return own
 
     def _numbers(self, codes: NDArray[Any]) -> Integers:
         """The index of the centroid that each row chose, its code being the last of codes; -1 under unknown parents."""
