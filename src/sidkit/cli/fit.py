@@ -104,11 +104,8 @@ def fit(
     old = _old(start, churn, recipe, chosen, spec, ray)
     tokenizer = tokenizer_of(recipe, chosen, spec) if old is None else old.spec
     files = joint_roles(embeddings, queries, roles, repeats)
-    if ray is not None and len(files) > 1:
-        raise SpecError("--ray fits one file of embeddings; leave out --ray to fit items and queries together")
     require_ray(ray, workers, cpus)
-    if divide_batches:
-        _require_batches(tokenizer, ray)
+    _require_ray_can(ray, divide_batches, tokenizer, len(files))
     require_folder(output, check_target, force)
     notes = ColumnNotes()
     with Terminal() as progress, ExitStack() as stack:
@@ -116,8 +113,8 @@ def fit(
         if ray is None:
             source = open_joint(files, repeats, id_column, column, bad_rows, output, progress, notes)
         else:
-            options = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
-            source = stack.enter_context(rows_on_ray(files["items"], *options, divide_batches=divide_batches))
+            options = (ray, workers, cpus, id_column, column, device, bad_rows, progress, True, divide_batches)
+            source = stack.enter_context(rows_on_ray(files["items"], *options))
             notes.add("items", files["items"], chosen_columns(source.source))
             list_left_out(source, output)
         unfinished = stack.enter_context(Unfinished(output, resume))
@@ -141,11 +138,13 @@ def fit(
     print(f"\nwrote {output}; next: {following}")
 
 
-def _require_batches(tokenizer: "Tokenizer", ray: str | None) -> None:
-    """An error unless there are workers, and batches to be divided among them."""
-    if ray is None:
+def _require_ray_can(ray: str | None, divide_batches: bool, tokenizer: "Tokenizer", files: int) -> None:
+    """An error for what --ray does not do, and where batches are to be divided but there are none, or no workers."""
+    if ray is not None and files > 1:
+        raise SpecError("--ray fits one file of embeddings; leave out --ray to fit items and queries together")
+    if divide_batches and ray is None:
         raise SpecError("--divide-batches is for the workers of --ray; give that too")
-    if not tokenizer.fits_seeds_at_once:
+    if divide_batches and not tokenizer.fits_seeds_at_once:
         raise SpecError("--divide-batches is for rq-vae and r3-vae; other recipes have no batches, or one machine's")
 
 
