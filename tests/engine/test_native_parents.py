@@ -34,6 +34,7 @@ def no_kernels(monkeypatch):
     monkeypatch.setattr(native, "ready", lambda *_: False)
 
 
+APART = np.tile(np.float32([[1], [1 + 1e-7]]), (100, 1))
 CASES = {
     "random": lambda x, c: (x, c),
     "whole numbers, many ties": lambda x, c: (np.round(x), np.round(c)),
@@ -43,16 +44,19 @@ CASES = {
     "tiny rows": lambda x, c: (x * np.float32(1e-30), c),
     "huge rows and centroids": lambda x, c: (x * np.float32(1e16), c * np.float32(1e16)),
     "rows on their centroids": lambda x, c: (c[np.arange(len(x)) % len(c)], c),
+    "neighbours a rounding apart": lambda x, c: (c[np.arange(len(x)) % len(c)], np.repeat(c[::2], 2, axis=0) * APART),
+    "some centroids far away": lambda x, c: (x, c * np.where(np.arange(len(c)) % 3, 1, 1e16)[:, None]),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("d", [3, 16, 130])
-def test_a_row_takes_the_nearest_of_its_own_centroids(case, d, threads, no_kernels):
+@pytest.mark.parametrize("count", [40, 3], ids=["few centroids each", "many, rows taken parent by parent"])
+def test_a_row_takes_the_nearest_of_its_own_centroids(case, d, count, threads, no_kernels):
     x, c = (part.astype(np.float32) for part in CASES[case](rows(300, d), rows(200, d, 1)))
     rng = np.random.default_rng(2)
-    parents = rng.integers(0, 40, 300)
-    edges = np.concatenate([[0], np.sort(rng.choice(np.arange(1, 200), 39, replace=False)), [200]])
+    parents = rng.integers(0, count, 300)
+    edges = np.concatenate([[0], np.sort(rng.choice(np.arange(1, 200), count - 1, replace=False)), [200]])
     first, count = edges[parents], np.diff(edges)[parents]
     exact = c.astype(np.float64)
     score = np.stack([(exact * row.astype(np.float64)).sum(axis=1) for row in x]) - 0.5 * (exact**2).sum(axis=1)
@@ -62,9 +66,10 @@ def test_a_row_takes_the_nearest_of_its_own_centroids(case, d, threads, no_kerne
 
 
 @pytest.mark.parametrize(("keep", "normalize"), [(1.0, False), (0.0, True), (0.3, True)])
-def test_what_is_left_of_rows_has_the_bits_of_geometry(keep, normalize, threads):
-    x, c = rows(200, 33), rows(50, 33, 1)
-    first, count, rest = np.arange(200) % 45, np.full(200, 5), np.empty((200, 33), np.float32)
+@pytest.mark.parametrize("many", [5, 20])
+def test_what_is_left_of_rows_has_the_bits_of_geometry(keep, normalize, many, threads):
+    x, c = rows(200, 33), rows(65, 33, 1)
+    first, count, rest = np.arange(200) * 7 % 45, np.full(200, many), np.empty((200, 33), np.float32)
     code = nearest_own(x, c, first, count, rest, keep, normalize)
     want = residual(x, c[first + code], keep)
     assert np.array_equal(rest, unit(want) if normalize else want)

@@ -16,11 +16,11 @@ from .joint import JointEmbeddings, Queries, Repeats, Roles, describe_roles, joi
 from .options import BadRows, BadRowsOption, Column, Device, Force, IdColumn, Json, Output, Recipe
 from .outputs import require_folder
 from .parsing import read_options, read_sizes, tokenizer_of
-from .ray import Cpus, Ray, Workers, list_left_out, require_ray, rows_on_ray
+from .ray import Cpus, DivideBatches, Ray, Workers, list_left_out, require_ray, rows_on_ray
 
 if TYPE_CHECKING:
     from ..progress import Progress
-    from ..tokenizer.tokenizer import FittedTokenizer
+    from ..tokenizer.tokenizer import FittedTokenizer, Tokenizer
 
 HELPS = {"rq-vae": "--set remove_mean=true or --set reset_dead=true"}  # against collapsed levels, by recipe
 
@@ -73,6 +73,7 @@ def fit(
     ray: Ray = None,
     workers: Workers = None,
     cpus: Cpus = 1,
+    divide_batches: DivideBatches = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -103,9 +104,8 @@ def fit(
     old = _old(start, churn, recipe, chosen, spec, ray)
     tokenizer = tokenizer_of(recipe, chosen, spec) if old is None else old.spec
     files = joint_roles(embeddings, queries, roles, repeats)
-    if ray is not None and len(files) > 1:
-        raise SpecError("--ray fits one file of embeddings; leave out --ray to fit items and queries together")
     require_ray(ray, workers, cpus)
+    _require_ray_can(ray, divide_batches, tokenizer, len(files))
     require_folder(output, check_target, force)
     notes = ColumnNotes()
     with Terminal() as progress, ExitStack() as stack:
@@ -113,7 +113,7 @@ def fit(
         if ray is None:
             source = open_joint(files, repeats, id_column, column, bad_rows, output, progress, notes)
         else:
-            options = (ray, workers, cpus, id_column, column, device, bad_rows, progress)
+            options = (ray, workers, cpus, id_column, column, device, bad_rows, progress, True, divide_batches)
             source = stack.enter_context(rows_on_ray(files["items"], *options))
             notes.add("items", files["items"], chosen_columns(source.source))
             list_left_out(source, output)
@@ -136,6 +136,16 @@ def fit(
     same = {"--id-column": id_column, "--column": column, "--bad-rows": "drop" if bad_rows is BadRows.drop else None}
     following = command_line("encode", output, files["items"], "-o", "sids.parquet", options=same)
     print(f"\nwrote {output}; next: {following}")
+
+
+def _require_ray_can(ray: str | None, divide_batches: bool, tokenizer: "Tokenizer", files: int) -> None:
+    """An error for what --ray does not do, and where batches are to be divided but there are none, or no workers."""
+    if ray is not None and files > 1:
+        raise SpecError("--ray fits one file of embeddings; leave out --ray to fit items and queries together")
+    if divide_batches and ray is None:
+        raise SpecError("--divide-batches is for the workers of --ray; give that too")
+    if divide_batches and not tokenizer.fits_seeds_at_once:
+        raise SpecError("--divide-batches is for rq-vae and r3-vae; other recipes have no batches, or one machine's")
 
 
 def _warn_of_collapse(facts: Mapping[str, Any], sizes: tuple[int, ...], recipe: str) -> None:

@@ -37,6 +37,15 @@ Workers = Annotated[
 Cpus = Annotated[int, typer.Option("--cpus", help="CPUs, and threads, per worker of --ray")]
 
 
+DivideBatches = Annotated[
+    bool,
+    typer.Option(
+        "--divide-batches",
+        help="With --ray, rq-vae and r3-vae: workers compute the gradients of their rows. Same quality, other bits",
+    ),
+]
+
+
 class WithRay(TyperCommand):
     """A command whose --ray may come without an address."""
 
@@ -66,6 +75,7 @@ def rows_on_ray(
     bad_rows: BadRows,
     progress: "Progress",
     check: bool = True,
+    divide_batches: bool = False,
 ) -> "RayRows":
     """The rows on the cluster that the options name."""
     from ..fleet.open import on_ray
@@ -83,6 +93,7 @@ def rows_on_ray(
         bad_rows=bad_rows.value,
         check=check,
         progress=progress,
+        divide_batches=divide_batches,
     )
 
 

@@ -6,6 +6,7 @@ task.py         what travels to a worker: a task, and where the rows are
 encode_task.py  one file in, one file out
 shard_store.py  the shards that a worker holds, as ordinary Rows
 worker.py       one process: it does tasks on its shards
+exchange.py     sums among workers that compute together
 slots.py        the worker processes; lost ones are replaced
 pool.py         tasks handed out to them, and done again where a worker was lost
 rows.py         Rows whose verbs are such tasks

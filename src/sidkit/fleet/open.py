@@ -37,6 +37,7 @@ def on_ray(
     chunk: int = CHUNK,
     progress: Progress | None = None,
     patience: float = PATIENCE,
+    divide_batches: bool = False,
 ) -> RayRows:
     """Rows of a file, folder, glob pattern or address, held by the workers of a Ray cluster.
 
@@ -47,6 +48,8 @@ def on_ray(
     memory     bytes of rows each may hold in memory; by default half of what is free. The rest is read in every pass.
     bad_rows   "error" stops at rows with NaN, infinity or only zeros, "drop" leaves them out; check=False skips that.
     patience   seconds a lost worker may take to be replaced before others do its tasks.
+    divide_batches  learned tokenizers (RQ-VAE, R3-VAE): every worker takes the part of a batch that it holds through
+                    the network, and gradients are added up. The quality is that of one machine, its bits are not.
     """
     _check(device, workers=workers, cpus=cpus, chunk=chunk)
     text = os.fspath(path)
@@ -61,7 +64,8 @@ def on_ray(
         sent = source if isinstance(source, ParquetEmbeddings) else None
         given = WorkerInput(sent, text, id_column, column, np.empty(0, np.int64), chunk, device, memory, count)
         pool = WorkerPool(session, given, count, cpus, gpus, patience)
-        rows = RayRows(pool, source, source.paths, (id_column, column), chunk, progress=progress or Silent())
+        rows = RayRows(pool, source, source.paths, (id_column, column), chunk, divides_batches=divide_batches)
+        rows = replace(rows, progress=progress or Silent())
         bad = rows.bad_rows() if check else {}
         if not bad:
             return rows

@@ -11,17 +11,13 @@ from ..errors import SidkitError, StoreError
 from ..progress import Progress
 from .session import Session
 from .slots import ATTEMPTS, PATIENCE, TaskState, WorkerSlot, WorkerSlots, last_line
-from .task import Task, WorkerInput
+from .task import LostResult, Task, WorkerInput
 
-__all__ = ["PATIENCE", "LostResult", "WorkerPool"]
+__all__ = ["PATIENCE", "WorkerPool"]
 
 POLL = 0.5  # seconds between questions how far tasks are
 
 T = TypeVar("T")
-
-
-class LostResult(StoreError):
-    """A result was lost together with the machine that held it."""
 
 
 class WorkerPool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,13 @@ from ..progress import Progress, Silent
 from ..rows.groups import OfGroups, ranges
 from ..rows.seam import Carrier, Sums, choose, order_of
 from ..rows.sources import Source
+from ..rows.together import Member
 from ..sids.origin import Origin
 from ..sids.quality import Occupancy, figures_of
 from .encode import Encoded, encode_files
 from .pool import WorkerPool
 from .shards import Shard, add_shards, plan
-from .task import StageHistory, Task
+from .task import Seat, StageHistory, Task
 
 if TYPE_CHECKING:
     from ..tokenizer.tokenizer import FittedTokenizer
@@ -47,6 +48,8 @@ __all__ = ["RayRows"]
 FETCHED = 1 << 26  # bytes of minibatches brought here at once
 GROUPED = 1 << 18  # rows of a part of the groups that a worker has at a time
 GROUPS = 64  # tasks that count prefixes, at most
+
+T = TypeVar("T")
 
 _numbers = count()  # every stage that is mapped gets the next one
 
@@ -65,6 +68,7 @@ class RayRows:
     progress: Progress = field(default_factory=Silent)
     cast: np.dtype[Any] | None = None
     left_out: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # index of a bad row -> its name, the reason
+    divides_batches: bool = False  # `rows.together.WorksTogether`
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -176,6 +180,31 @@ class RayRows:
             for number, (first, last) in enumerate(cut)
         ]
         return list(self.pool.get(self.pool.run(tasks, f, self.progress)))
+
+    def together(self, f: Callable[[Member], T]) -> T:
+        """See `rows.together.WorksTogether`. Shards of workers that are not replaced in time are left to the others."""
+        return self.pool.retry(partial(self._together, f))
+
+    def _together(self, f: Callable[[Member], T]) -> T:
+        ready = [self.pool.slots.index(slot) for slot in self.pool.slots.gathered()]
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for number, (shard, home) in enumerate(self._homes.items()):
+            spans.setdefault(home if home in ready else ready[number % len(ready)], []).append(self._span(shard))
+        meet = Task("meet", home=next(iter(spans)), payload=True)
+        (address,) = self._values([meet])
+        dtype = None if self.cast is None else self.cast.name
+        tasks = [
+            Task(
+                "together",
+                home,
+                payload=Seat(number, len(spans), address, mine, self.history, dtype),
+                rows=sum(stop - start for start, stop in mine),
+                label="working together",
+            )
+            for number, (home, mine) in enumerate(spans.items())
+        ]
+        result: T = self.pool.get(self.pool.run(tasks, f, self.progress)[0])
+        return result
 
     def prepare(self, work: float) -> None:
         """Workers compile kernels where this machine would, now and when they start later."""

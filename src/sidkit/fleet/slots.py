@@ -70,6 +70,9 @@ class WorkerSlots:
     def __getitem__(self, index: int) -> WorkerSlot:
         return self._slots[index]
 
+    def index(self, slot: WorkerSlot) -> int:
+        return self._slots.index(slot)
+
     @property
     def ready(self) -> list[WorkerSlot]:
         """Those whose worker has started."""
@@ -117,6 +120,13 @@ class WorkerSlots:
                 f"the Ray cluster gave no worker with {self.cpus} CPUs within {longest:.0f} s; "
                 "ask for fewer CPUs per worker, or look at `ray status`"
             )
+
+    def gathered(self) -> list[WorkerSlot]:
+        """Those whose worker runs, once all do or the others have had their time to start."""
+        end = time.monotonic() + self.patience
+        while len(self.ready) < len(self) and (not self.ready or time.monotonic() < end):
+            self.welcome(wait=0.2)
+        return self.ready
 
     def _start(self) -> WorkerSlot:
         actor = self._actor_class.remote(self._given, self.cpus)

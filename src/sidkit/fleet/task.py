@@ -10,11 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.embeddings import open_embeddings, without
+from ..errors import StoreError
 from ..rows.sources import Source
 
-__all__ = ["StageHistory", "Task", "WorkerInput"]
+__all__ = ["LostResult", "Seat", "StageHistory", "Task", "WorkerInput"]
 
 StageHistory = Sequence[tuple[int, Any]]  # (number, reference to the fitted stage) for every stage so far
+
+
+class LostResult(StoreError):
+    """A result was lost together with the machine that held it."""
 
 
 @dataclass
@@ -29,6 +34,18 @@ class Task:
     payload: Any = None  # for this task alone
     rows: int = 0  # how many it counts on the progress bar
     label: str = ""  # its name in an error message
+
+
+@dataclass(frozen=True)
+class Seat:
+    """The place of a worker among those that work together."""
+
+    number: int
+    members: int
+    meeting: tuple[str, int]  # address of the first one's `Meeting`
+    spans: Sequence[tuple[int, int]]  # first row of each of its shards, and the one after its last
+    history: StageHistory
+    dtype: str | None
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from ..rows.checks import find_bad_rows
 from ..rows.groups import OfGroups, find_groups, group_counts
 from ..rows.local import LocalRows
 from ..rows.seam import Rows, Sums, smallest_code_dtype
+from ..rows.together import Member
 from ..sids.quality import Occupancy, occupancy_of
 from .encode_task import EncodeTask, encode_file
+from .exchange import GlooExchange, Meeting
 from .shard_store import ShardStore
-from .task import Task, WorkerInput
+from .task import Seat, Task, WorkerInput
 
 if TYPE_CHECKING:
     from ..tokenizer.tokenizer import FittedTokenizer
@@ -49,6 +51,7 @@ class Worker:
         self.given = given
         self.counter = RowCounter()
         self.shards = ShardStore(given, cpus, self.counter)
+        self.meeting: Meeting | None = None
 
     def hello(self, work: float) -> tuple[int, str]:
         """The ids of this process and of its node, once kernels are compiled if that amount of work calls for them."""
@@ -136,6 +139,21 @@ class Worker:
         group, x = (np.concatenate([piece[which] for piece in pieces]) for which in (0, 1))
         return f(x[np.argsort(group, kind="stable")], np.bincount(group, minlength=count), first)
 
+    def _meet(self, payload: bool, shared: None) -> tuple[str, int]:
+        """The address where workers that will work together meet; this one is the first of them."""
+        self.meeting = Meeting(_address_here())
+        return self.meeting.address
+
+    def _together(self, seat: Seat, f: Callable[[Member], Any]) -> Any:
+        """What the first of the workers that do this at the same time has of f."""
+        parts = [(span[0], self.shards.rows(span, seat.history, seat.dtype)) for span in seat.spans]
+        opened, self.meeting = self.meeting, None
+        meeting = opened if opened is not None and opened.address == seat.meeting else seat.meeting
+        exchange = GlooExchange(seat.number, seat.members, _address_here(), meeting)
+        self.counter.rows = 0
+        result = f(Member(seat.number, parts, exchange, self.given.device, self.counter))
+        return result if seat.number == 0 else None
+
     def _call(self, payload: Any, f: Callable[[Any], Any]) -> Any:
         return f(payload)
 
@@ -146,3 +164,10 @@ class Worker:
 
     def _encode(self, task: EncodeTask, fitted: FittedTokenizer) -> tuple[int, bool]:
         return encode_file(task, fitted, self.given.device, self.counter)
+
+
+def _address_here() -> str:
+    """The address of this node in the cluster."""
+    import ray
+
+    return str(ray.util.get_node_ip_address())

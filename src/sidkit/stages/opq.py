@@ -143,7 +143,10 @@ def _lost(clusters: FittedProduct, x: Array, sums: Sequence[tuple[Any, Any]]) ->
     """
     xp, total = namespace(x), sums[0][1]
     mean, turn = (like(np.asarray(part), total) for part in (clusters.mean, clusters.rotation))
-    square = xp.vdot(x.reshape(-1), x.reshape(-1)) if xp is np else xp.linalg.vector_norm(x, dtype=xp.float32) ** 2
+    if xp is np:  # not by BLAS, whose threads wait for each other longer than this takes
+        square = np.einsum("ij,ij->i", x, x).sum(dtype=np.float64)
+    else:
+        square = xp.linalg.vector_norm(x, dtype=xp.float32) ** 2
     lost = square - (2 * total.sum(axis=0) + len(x) * mean) @ mean
     for book, block, (mass, part) in zip(clusters.books, blocks(len(turn), len(sums)), sums, strict=True):
         codewords = like(book, total)

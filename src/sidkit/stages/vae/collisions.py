@@ -15,7 +15,7 @@ from ...progress import Progress
 from ...rows.seam import Rows
 from ...sids.quality import quality
 from .feed import ResidentFeed
-from .network import sizes_of
+from .network import Network, sizes_of
 from .stack import RunStack
 from .torch_layers import Tensor, as_rows
 
@@ -26,7 +26,7 @@ BLOCKS = {"cpu": 1 << 10, "cuda": 1 << 14}  # rows whose codes are computed at o
 
 def collision_rates(stacks: Sequence[RunStack], rows: Rows, progress: Progress) -> list[float]:
     """(n - distinct SIDs) / n of every run."""
-    probe, n = _Probe(stacks), rows.shape[0]
+    probe, n = _Probe([stack.network for stack in stacks], sum(stack.runs for stack in stacks)), rows.shape[0]
     feed = stacks[0].feed
     if isinstance(feed, ResidentFeed):
         codes = probe.codes(feed.x)
@@ -43,19 +43,19 @@ def collision_rates(stacks: Sequence[RunStack], rows: Rows, progress: Progress) 
 class _Probe:
     """The current networks, as one stage that only emits the tokens of every run, run after run."""
 
-    stacks: Sequence[RunStack]
-
-    @property
-    def runs(self) -> int:
-        return sum(stack.runs for stack in self.stacks)
+    networks: Sequence[Network]  # each of some of the runs
+    runs: int
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(sizes_of(self.stacks[0].network)) * self.runs
+        return tuple(sizes_of(self.networks[0])) * self.runs
 
     def tokens(self, x: Array, codes: Array) -> Array:
-        out = self.codes(as_rows(x, self.stacks[0].device))
-        return out if isinstance(x, np.ndarray) else torch.as_tensor(out, device=x.device)
+        if isinstance(x, np.ndarray):
+            return self.codes(as_rows(x, self.networks[0].weights["codebook.0"].device))
+        moved = ({name: weight.to(x.device) for name, weight in one.weights.items()} for one in self.networks)
+        there = [one.having(weights) for one, weights in zip(self.networks, moved, strict=True)]
+        return torch.as_tensor(_Probe(there, self.runs).codes(as_rows(x, x.device)), device=x.device)
 
     def carry(self, x: Array, codes: Array) -> Array:
         return x
@@ -73,5 +73,6 @@ class _Probe:
         return out
 
     def _block(self, x: Tensor) -> Any:
-        codes = [stack.network.codes(x.expand(stack.runs, *x.shape)) for stack in self.stacks]  # (R, B, L) each
+        runs = (len(one.weights["codebook.0"]) for one in self.networks)
+        codes = [one.codes(x.expand(R, *x.shape)) for one, R in zip(self.networks, runs, strict=True)]  # (R, B, L) each
         return torch.cat(codes).transpose(0, 1).flatten(1).cpu().numpy()

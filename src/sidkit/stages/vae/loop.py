@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from ...engine.device import find_device
 from ...errors import SpecError
 from ...rows.seam import Rows
+from ...rows.together import WorksTogether
 from ..stage import FitContext
 from .collisions import collision_rates
-from .feed import ResidentFeed, StreamedFeed, all_rows, fits
+from .divided import epoch_together
+from .feed import BatchFeed, ResidentFeed, StreamedFeed, all_rows, fits
 from .initial_codebooks import start_codebooks
 from .network import Network
 from .settings import Training
@@ -61,21 +63,26 @@ def train(
 
 
 def _stacks(build: Callable[[Any], Network], plan: Training, rows: Rows, runs: Sequence[FitContext]) -> list[RunStack]:
-    """One stack of all runs on a GPU; one for each run on a CPU. A GPU is taken wherever the rows are."""
-    device = torch.device(find_device(runs[0].device))
+    """One stack of all runs on a GPU; one for each run on a CPU. A GPU is taken wherever the rows are.
+
+    Where others take the steps, a stack is what they are given and what comes back.
+    """
+    device = torch.device("cpu" if _is_divided(rows) else find_device(runs[0].device))
     seeds = [run.seed_of(rows.width) for run in runs]
     networks = [build(_generator(seed)) for seed in seeds]
     steps = -(-rows.shape[0] // plan.batch)
-    x = all_rows(rows, device) if fits(rows, device) else None
+    x = all_rows(rows, device) if fits(rows, device) and not _is_divided(rows) else None
     together = len(runs) if device.type == "cuda" else 1
     stacks = []
     for first in range(0, len(runs), together):
         part = slice(first, first + together)
-        feed = (
-            StreamedFeed(rows, plan.batch, seeds[part], device)
-            if x is None
-            else ResidentFeed(x, plan.batch, seeds[part])
-        )
+        feed: BatchFeed | None
+        if _is_divided(rows):
+            feed = None
+        elif x is None:
+            feed = StreamedFeed(rows, plan.batch, seeds[part], device)
+        else:
+            feed = ResidentFeed(x, plan.batch, seeds[part])
         stacks.append(RunStack(networks[part], plan, feed, steps, device))
     return stacks
 
@@ -86,11 +93,14 @@ def _epoch(stacks: Sequence[RunStack], epoch: int, plan: Training, rows: Rows, r
     terms: dict[str, list[float]] = {}
     shares: list[list[float]] = []
     for stack in stacks:
-        for size in stack.epoch(epoch):
-            runs[0].progress.advance(size * stack.runs)
-        part = runs[first : first + stack.runs]
-        if plan.reset_dead:
-            stack.move_dead([(*run.seed_of(rows.width), epoch, 1) for run in part])
+        seeds = [run.seed_of(rows.width) for run in runs[first : first + stack.runs]]
+        if _is_divided(rows):
+            epoch_together(stack, epoch, rows, seeds[0])
+        else:
+            for size in stack.epoch(epoch):
+                runs[0].progress.advance(size * stack.runs)
+            if plan.reset_dead:
+                stack.move_dead([(*seed, epoch, 1) for seed in seeds])
         means, used = stack.report(n)
         for name, values in means.items():
             terms.setdefault(name, []).extend(values)
@@ -102,6 +112,11 @@ def _epoch(stacks: Sequence[RunStack], epoch: int, plan: Training, rows: Rows, r
             raise SpecError(f"the loss{which} became {loss} in epoch {epoch + 1}; lower learning_rate")
     means_of = ", ".join(f"{name} {fmean(values):.5f}" for name, values in terms.items())
     return f"{means_of}, codes used {' '.join(f'{fmean(share):.0%}' for share in shares)}"
+
+
+def _is_divided(rows: Rows) -> bool:
+    """Whether the processes that hold the rows take the steps."""
+    return isinstance(rows, WorksTogether) and rows.divides_batches
 
 
 def _of(runs: Sequence[FitContext]) -> str:

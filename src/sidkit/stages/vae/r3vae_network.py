@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from .batch_coherence import cohesion, discrimination, group_means, mean_over_levels, renumber
 from .dense import codewords, dense
-from .network import BatchResult
+from .network import WHOLE, BatchPart, BatchResult
 from .torch_layers import Tensor, Weights, apply, new_weights, squared_error
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class R3VAENetwork:
     def having(self, weights: Weights) -> R3VAENetwork:
         return replace(self, weights=weights)
 
-    def loss(self, x: Tensor) -> BatchResult:
+    def loss(self, x: Tensor, part: BatchPart = WHOLE) -> BatchResult:
         """recon - sc_weight * SC + pd_weight * PD, both averaged over levels, on batches x (R, B, d)."""
         spec = self.spec
         along, e0 = self.project(x)
@@ -46,8 +46,11 @@ class R3VAENetwork:
             recon = 1.0 - cosine_similarity(rebuilt, x, dim=2).mean(dim=1)
         else:
             recon = squared_error(rebuilt, x, spec.reduction)
-        measure = self._by_groups if spec.metric == "groups" else self._by_codewords
-        sc, pd = measure(along, e0, codes, parts)
+        recon = part.weighed(recon)
+        if spec.metric == "groups":
+            sc, pd = self._by_groups(codes, parts, part)
+        else:
+            sc, pd = (part.weighed(value) for value in self._by_codewords(along, e0, parts))
         loss = recon - spec.sc_weight * sc + spec.pd_weight * pd
         return BatchResult(loss, torch.stack(codes, dim=2), {"recon": recon, "SC": sc, "PD": pd})
 
@@ -80,24 +83,23 @@ class R3VAENetwork:
     def codes(self, x: Tensor) -> Tensor:
         return torch.stack(self.recurse(self.project(x)[1])[0], dim=2)
 
-    def residual(self, x: Tensor, level: int) -> Tensor:
+    def residual(self, x: Tensor, level: int, part: BatchPart = WHOLE) -> Tensor:
         return self.recurse(self.project(x)[1], level)[2]
 
-    def _by_groups(self, along: Tensor, e0: Tensor, codes: list[Tensor], parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def _by_groups(self, codes: list[Tensor], parts: list[Tensor], part: BatchPart) -> tuple[Tensor, Tensor]:
         """SC and PD of the batch, rows grouped by prefix and represented by the sum of q over the levels so far."""
-        index, v = torch.zeros_like(codes[0]), torch.zeros_like(e0)
+        codes, parts = ([*part.gathered(torch.stack(each, dim=2)).unbind(2)] for each in (codes, parts))
+        index, v = torch.zeros_like(codes[0]), torch.zeros_like(parts[0])
         sc, pd = [], []
         for level, (code, q) in enumerate(zip(codes, parts, strict=True)):
-            places = min(e0.shape[1], prod(self.spec.sizes[: level + 1]))
+            places = min(v.shape[1], prod(self.spec.sizes[: level + 1]))
             groups, v = renumber(index, code, self.spec.sizes[level], places), v + q
             index = groups.index
             sc.append(cohesion(v, groups))
             pd.append(discrimination(*group_means(v, groups, self.spec.pd_groups), self.spec.pd_scale))
-        return mean_over_levels(sc), mean_over_levels(pd)
+        return part.once(mean_over_levels(sc)), part.once(mean_over_levels(pd))
 
-    def _by_codewords(
-        self, along: Tensor, e0: Tensor, codes: list[Tensor], parts: list[Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def _by_codewords(self, along: Tensor, e0: Tensor, parts: list[Tensor]) -> tuple[Tensor, Tensor]:
         """RecBoard's stand-ins: SC = cos(e0, reconstruction so far) - 1; PD over the level's codewords."""
         v, sc, pd = along, [], []
         for level, q in enumerate(parts):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from .dense import codewords
-from .network import BatchResult
+from .network import WHOLE, BatchPart, BatchResult
 from .sinkhorn import sinkhorn
 from .torch_layers import Tensor, Weights, apply, new_weights, squared_error
 
@@ -40,16 +40,16 @@ class RQVAENetwork:
     def having(self, weights: Weights) -> RQVAENetwork:
         return replace(self, weights=weights)
 
-    def loss(self, x: Tensor) -> BatchResult:
+    def loss(self, x: Tensor, part: BatchPart = WHOLE) -> BatchResult:
         """recon + quant_weight * (codebook + beta commit over the levels), on batches x (R, B, d)."""
         spec = self.spec
-        out = self.quantize(apply(x, self.weights, "encoder"), balance=True)
-        recon = squared_error(apply(out.vector, self.weights, "decoder"), x, spec.reduction)
+        out = self.quantize(apply(x, self.weights, "encoder"), balance=True, part=part)
+        recon = part.weighed(squared_error(apply(out.vector, self.weights, "decoder"), x, spec.reduction))
         levels = torch.stack([a + spec.beta * b for a, b in zip(out.codebook, out.commit, strict=True)])
-        quant = levels.mean(dim=0) if spec.reduction == "mean" else levels.sum(dim=0)
+        quant = part.weighed(levels.mean(dim=0) if spec.reduction == "mean" else levels.sum(dim=0))
         return BatchResult(recon + spec.quant_weight * quant, out.codes, {"recon": recon, "quant": quant})
 
-    def quantize(self, z: Tensor, balance: bool, levels: int | None = None) -> Quantized:
+    def quantize(self, z: Tensor, balance: bool, levels: int | None = None, part: BatchPart = WHOLE) -> Quantized:
         """Level by level: the codeword of the residual, then the residual without it.
 
         The residual reaches the next level without a gradient ("detached": the straight-through vector is subtracted,
@@ -60,7 +60,7 @@ class RQVAENetwork:
         codes, codebook, commit = [], [], []
         for level in range(len(spec.sizes) if levels is None else levels):
             book = self.weights[f"codebook.{level}"]
-            code = self._choose(r.detach(), book.detach(), spec.balance[level] if balance else 0.0)
+            code = self._choose(r.detach(), book.detach(), spec.balance[level] if balance else 0.0, part)
             q = codewords(book, code)
             codebook.append(squared_error(q, r.detach(), spec.reduction))
             commit.append(squared_error(r, q.detach(), spec.reduction))
@@ -75,16 +75,20 @@ class RQVAENetwork:
         """The tokens of x, nearest codewords at every level: (R, B, L)."""
         return self.quantize(apply(x, self.weights, "encoder"), balance=False).codes
 
-    def residual(self, x: Tensor, level: int) -> Tensor:
-        """The residual of x that a level quantizes in training: (R, B, e)."""
-        return self.quantize(apply(x, self.weights, "encoder"), balance=True, levels=level).residual
+    def residual(self, x: Tensor, level: int, part: BatchPart = WHOLE) -> Tensor:
+        return self.quantize(apply(x, self.weights, "encoder"), balance=True, levels=level, part=part).residual
 
-    def _choose(self, r: Tensor, book: Tensor, epsilon: float) -> Tensor:
-        squares = r.square().sum(dim=2, keepdim=True) + book.square().sum(dim=2)[:, None]
-        distance = torch.baddbmm(squares, r, book.transpose(1, 2), alpha=-2)  # (R, B, K)
-        if epsilon > 0:
-            return sinkhorn(distance, epsilon, self.spec.sinkhorn_iterations).argmax(dim=2)
-        return distance.argmin(dim=2)
+    def _choose(self, r: Tensor, book: Tensor, epsilon: float, part: BatchPart) -> Tensor:
+        if epsilon > 0:  # defined by the whole batch
+            distance = _distances(part.gathered(r), book)
+            return part.here(sinkhorn(distance, epsilon, self.spec.sinkhorn_iterations).argmax(dim=2))
+        return _distances(r, book).argmin(dim=2)
+
+
+def _distances(r: Tensor, book: Tensor) -> Tensor:
+    """The squared distances of rows and codewords: (R, B, K)."""
+    squares = r.square().sum(dim=2, keepdim=True) + book.square().sum(dim=2)[:, None]
+    return torch.baddbmm(squares, r, book.transpose(1, 2), alpha=-2)
 
 
 def _columns(codes: list[Tensor], z: Tensor) -> Tensor:

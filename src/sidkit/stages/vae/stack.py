@@ -17,7 +17,7 @@ import torch
 from ...engine.recorded import recorded
 from .feed import BatchFeed
 from .flat_weights import WeightLayout, adamw
-from .network import Network, sizes_of
+from .network import WHOLE, BatchPart, Network, sizes_of
 from .settings import Training
 from .torch_layers import Tensor, Weights
 
@@ -33,11 +33,21 @@ class RunStack:
     rates            the learning rate of every step of the epoch, float64
     sums             (1 + terms, R) of losses over the epoch's rows, float64
     used             per level (R, K), how often a code was chosen in the epoch
+    part             which rows of a batch the feed reads
     """
 
-    def __init__(self, networks: Sequence[Network], plan: Training, feed: BatchFeed, steps: int, device: Any) -> None:
-        """networks: one for each run; steps: of an epoch."""
-        self.plan, self.feed, self.runs, self.device = plan, feed, len(networks), device
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        plan: Training,
+        feed: BatchFeed | None,
+        steps: int,
+        device: Any,
+        part: BatchPart = WHOLE,
+    ) -> None:
+        """networks: one for each run; feed: None where other processes take the steps; steps: of an epoch."""
+        self.feed: Any = feed
+        self.plan, self.part, self.runs, self.device = plan, part, len(networks), device
         self.layout = WeightLayout.of(networks[0].weights)
         self.data, self.grad, self.first, self.second = (self.layout.empty(self.runs, device) for _ in range(4))
         views = self.layout.views(self.data)
@@ -74,7 +84,7 @@ class RunStack:
             yield size
 
     def _advance(self, size: int) -> None:
-        if torch.device(self.device).type != "cuda":
+        if torch.device(self.device).type != "cuda" or self.part is not WHOLE:  # an exchange cannot be recorded
             self.take_step(size)
             return
         if size not in self._graphs:
@@ -87,10 +97,11 @@ class RunStack:
         Weights that want gradients are made anew: those of a step before would tie the recording to its stream.
         """
         leaves = {name: weight.detach().requires_grad_() for name, weight in self.network.weights.items()}
-        result = self.network.having(leaves).loss(self.feed.read(self.at, size))
+        result = self.network.having(leaves).loss(self.feed.read(self.at, size), self.part)
         grads = torch.autograd.grad(result.loss.sum(), list(leaves.values()))
         with torch.no_grad():
             torch._foreach_copy_(list(self.layout.views(self.grad).values()), list(grads))
+            self.part.add(self.grad)
             if self.plan.clip:
                 norm = torch.linalg.vector_norm(self.grad, dim=1, keepdim=True)
                 self.grad.mul_((self.plan.clip / (norm + 1e-6)).clamp_(max=1.0))
@@ -133,10 +144,10 @@ class RunStack:
         draws = [np.random.default_rng(seed) for seed in seeds]
         for level, count in enumerate(self.used):
             name, dead = f"codebook.{level}", (count == 0)[:, :, None]
-            drawn = np.stack([one.integers(x.shape[1], size=count.shape[1]) for one in draws])
+            drawn = np.stack([one.integers(self.last, size=count.shape[1]) for one in draws])
             pick = torch.from_numpy(drawn).to(x.device)[:, :, None]
             book = self.network.weights[name]
-            left = self.network.residual(x, level)
+            left = self.part.gathered(self.network.residual(x, level, self.part))
             book.copy_(torch.where(dead, left.gather(1, pick.expand(-1, -1, left.shape[2])), book))
             for moment in (self.first, self.second):
                 self.layout.views(moment)[name].masked_fill_(dead, 0.0)
