@@ -62,7 +62,7 @@ def write_tokenizer(job: ExportJob, source: Path, folder: Path) -> tuple[Any, li
     tokens = token_list(job.template, job.sizes)
     with reading(f"read a tokenizer from {source}", WHOLE), quiet():
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-    with reading(f"extend the tokenizer of {source}", WHOLE):
+    with reading(f"extend the tokenizer of {source}", WHOLE), quiet():
         return tokenizer, tokens, _extended(tokenizer, tokens, source, folder)
 
 
