@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from sidkit.embed.sentence_folder import folder_of, require_safe
 from sidkit.errors import InputError
@@ -16,7 +18,7 @@ GOOD = [
 def written(folder, modules, weights="model.safetensors"):
     folder.mkdir(exist_ok=True)
     (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / weights).write_bytes(b"")
+    save_file({"rows": np.zeros((2, 3), np.float32)}, folder / weights)
     return folder
 
 
@@ -76,6 +78,12 @@ def test_paths_stay_in_the_folder(tmp_path):
         require_safe(written(tmp_path / "m", [*GOOD, out]))
 
 
+@pytest.mark.parametrize("path", [[2] * 2000, "x" * 300, "a\0b", None])
+def test_paths_that_no_folder_can_have_are_refused(tmp_path, path):
+    with pytest.raises(InputError, match="does not name the class and the folder of every module"):
+        require_safe(written(tmp_path / "m", [*GOOD, {"path": path, "type": GOOD[0]["type"]}]))
+
+
 @pytest.mark.parametrize("content", ["{}", "[1]", '["a"]'])
 def test_listings_that_are_none(tmp_path, content):
     folder = written(tmp_path / "m", GOOD)
@@ -126,7 +134,7 @@ def test_activations_of_a_dense_layer_are_those_of_torch(tmp_path):
     dense = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
     folder = written(tmp_path / "m", [*GOOD, dense])
     (folder / "2_Dense").mkdir()
-    (folder / "2_Dense" / "model.safetensors").write_bytes(b"")
+    save_file({}, folder / "2_Dense" / "model.safetensors")
     config = folder / "2_Dense" / "config.json"
     config.write_text(json.dumps({"activation_function": "torch.nn.modules.activation.Tanh"}))
     require_safe(folder)

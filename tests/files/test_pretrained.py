@@ -4,7 +4,9 @@ import errno
 import json
 import threading
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from sidkit.errors import InputError
 from sidkit.files.pretrained import offline, reading, require_plain, whole
@@ -43,6 +45,35 @@ def test_usual_settings_are_accepted(tmp_path):
     plain = {"model_type": "bert", "attn_implementation": "sdpa", "_attn_implementation": None, "use_kernels": False}
     require_plain(with_config(tmp_path / "m", plain | {"parts": {"attn_implementation": {"": "eager"}}}), "")
     require_plain(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"encoder_layers": 10**9},
+        {"hidden_size": 10**6},
+        {"text_config": {"head_dim": 10**6}},
+        {"out_features": 2**31},
+        {"n_layer": 257},
+        {"max_position_embeddings": 10**9, "vocab_size": 5001},
+    ],
+)
+def test_models_larger_than_their_weights_are_refused_before_they_are_built(tmp_path, plain):
+    folder = with_config(tmp_path / "m", plain)
+    require_plain(folder, "take another")  # nothing is built from a folder without weights
+    save_file({"words": np.zeros((5000, 2), np.float32)}, folder / "model.safetensors")
+    with pytest.raises(InputError, match=r"config\.json asks for .*, which its weights do not have; take another"):
+        require_plain(folder, "take another")
+
+
+def test_sizes_that_the_weights_have_are_accepted(tmp_path):
+    sizes = {"vocab_size": 5000, "hidden_size": 2, "num_hidden_layers": 2, "max_position_embeddings": 10**6}
+    folder = with_config(tmp_path / "m", sizes | {"eos_token_id": 10**9, "tie_word_embeddings": True})
+    save_file({"words": np.zeros((5000, 2), np.float32)}, folder / "model.safetensors")
+    require_plain(folder, "")
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"cannot read the weights in .*model\.safetensors"):
+        require_plain(folder, "")
 
 
 def test_no_hub_is_asked_while_a_model_is_read_also_in_threads():

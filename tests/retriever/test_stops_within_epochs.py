@@ -124,6 +124,10 @@ def test_states_from_within_an_epoch_that_do_not_fit_are_refused(data, tmp_path,
         checkpoint.save("train", {name: value for name, value in wrong.items() if value is not None}, noted)
         with pytest.raises(StoreError, match=r"train does not fit this run .*; remove it to start again"):
             train(*data, tmp_path / "run", PLAN, "cpu", resume=True)
+    for batch in (-1, 0.5, 1000, 1 << 63):  # there are fewer in an epoch
+        checkpoint.save("train", arrays, facts | {"batch": batch})
+        with pytest.raises(StoreError, match=f"the checkpoint of train goes on at batch {batch}; start again"):
+            train(*data, tmp_path / "run", PLAN, "cpu", resume=True)
 
 
 def test_a_process_that_is_killed_goes_on_where_it_was(data, tmp_path):

@@ -158,6 +158,10 @@ def test_shapes_that_cannot_be_computed_are_refused(model):
     assert shape_of(model.config) == SHAPE
     with pytest.raises(SpecError, match="d_model 30 cannot be divided among 4 heads"):
         BartShape(d_model=30, heads=4)
+    with pytest.raises(SpecError, match="layers must be at most 1,024, not 1000000000"):
+        BartShape(layers=10**9)
+    with pytest.raises(SpecError, match="positions must be at most 1,048,576, not 1000000000"):
+        BartShape(positions=10**9)
     with pytest.raises(SpecError, match=r"no model preset 'bas'; did you mean 'base'"):
         preset("bas")
     model.config.decoder_layers = 3

@@ -176,6 +176,7 @@ def test_five_levels_have_five_tokens_and_two_times_five_for_a_user():
     ("wrong", "message"),
     [
         ({"batch": 0}, "batch must be at least 1, not 0"),
+        ({"longest": 3}, "longest must be at least 4, not 3"),
         ({"history": -1}, "history must not be negative, not -1"),
         ({"warmup": -2}, "warmup must not be negative, not -2"),
         ({"epochs": (1, 2)}, r"epochs are three numbers from 0, one for each stage, and not all 0; not \(1, 2\)"),

@@ -165,6 +165,7 @@ def test_a_million_rows_are_written_and_read_in_seconds(tmp_path, rng):
         (["a", "b"], [[0], [2]], (2,), "level 1 holds codes outside 0..1"),
         (["a", "b"], [[0.5], [1]], (2,), "whole numbers"),
         (["a", "b"], [[0], [1]], (2, 2), "1 levels, sizes 2"),
+        (["a"], np.zeros((1, 0), np.int32), (), r"cannot read sizes \(\)"),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(ids, codes, sizes, message):
@@ -190,6 +191,12 @@ def test_a_table_without_items_is_written_and_read(tmp_path):
     assert len(again) == 0
     assert again.sizes == (4, 4)
     assert again.items_of("<a_1>") == []
+
+
+def test_a_file_without_rows_and_notes_has_no_sids(tmp_path):
+    (tmp_path / "none.csv").write_text("item_id,codes,sid\n")
+    table = SidTable.from_parquet(tmp_path / "none.csv")
+    assert (len(table), table.sizes, table.strings().to_pylist()) == (0, (), [])
 
 
 def test_codes_are_never_bent_into_range(tmp_path):

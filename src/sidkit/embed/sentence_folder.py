@@ -23,6 +23,7 @@ PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md"]
 WEIGHTS = "model.safetensors"  # without it, others would be unpickled
 ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.Identity")
 ADVICE = "use another model"
+LONG = 255  # characters of a folder's name
 
 
 def folder_of(model: str, download: bool) -> Path:
@@ -56,7 +57,9 @@ def require_safe(folder: Path) -> None:
     if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
         raise InputError(f"{listing} does not list the modules of a model; {ADVICE}")
     for one in modules:
-        kind, part = str(one.get("type", "")), str(one.get("path", ""))
+        kind, part = one.get("type", ""), one.get("path", "")
+        if not isinstance(kind, str) or not isinstance(part, str) or len(part) > LONG or "\0" in part:
+            raise InputError(f"{listing} does not name the class and the folder of every module; {ADVICE}")
         if not kind.startswith("sentence_transformers.") or kind.rpartition(".")[2] not in KNOWN:
             raise InputError(f"{listing} asks for the class {kind[:100]!r}, which is not loaded; {ADVICE}")
         inner = (folder / part).resolve()

@@ -60,9 +60,9 @@ def write_tokenizer(job: ExportJob, source: Path, folder: Path) -> tuple[Any, li
     """The tokenizer with the SID tokens in a folder; itself, the tokens, and their ids, which are consecutive."""
     transformers = need("transformers", "retriever", "extending a tokenizer")
     tokens = token_list(job.template, job.sizes)
-    with reading(f"read a tokenizer from {source}", WHOLE):
+    with reading(f"read a tokenizer from {source}", WHOLE), quiet():
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-    with reading(f"extend the tokenizer of {source}", WHOLE):
+    with reading(f"extend the tokenizer of {source}", WHOLE), quiet():
         return tokenizer, tokens, _extended(tokenizer, tokens, source, folder)
 
 

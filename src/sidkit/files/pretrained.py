@@ -6,18 +6,23 @@
 
 `trust_remote_code=False` keeps transformers from running a folder's own code, and `local_files_only` from looking for a
 model elsewhere. They leave open an adapter, whose config names another model, and settings and kinds of models that
-take compiled kernels from a hub wherever the package `kernels` happens to be installed.
+take compiled kernels from a hub wherever the package `kernels` happens to be installed. And a model is built as large
+as its config says before that is compared with its weights.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import math
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any
+
+from safetensors import safe_open
 
 from ..errors import InputError, SidkitError
 from .folder import read_json
@@ -27,6 +32,11 @@ __all__ = ["offline", "quiet", "reading", "require_plain", "settings_of", "whole
 ADAPTER, CONFIG = "adapter_config.json", "config.json"
 FETCHING = ("use_kernels", "allow_all_kernels", "kernel_config", "adapter_kwargs", "_adapter_model_path")
 FULL = (errno.ENOSPC, errno.EDQUOT)
+LAYERS = re.compile(r"(^|_)layers?$")
+WIDTHS = re.compile(
+    r"(^|_)(channels|dims?|dimension|d_model|embd|experts|features|ff|heads?|inner|kv|positions|size|width)$"
+)
+FEW, NARROW = 256, 4096  # layers and widths that cost nothing, whatever the weights are
 OWN = ("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")  # ways to compute that are torch's
 
 _lock = Lock()
@@ -98,15 +108,35 @@ def whole(loaded: tuple[Any, dict[str, Any]]) -> Any:
 
 
 def require_plain(folder: Path, advice: str, configs: tuple[str, ...] = (CONFIG,)) -> None:
-    """An error if reading the folder could load another model, or fetch code; configs: its files of settings."""
+    """An error if reading the folder could load another model, fetch code, or build more than its weights fill.
+
+    configs: its files of settings.
+    """
     if (folder / ADAPTER).exists():
         raise InputError(f"{folder} is an adapter of another model, which is not loaded; {advice}")
-    for name in configs:
-        if (folder / name).is_file():
-            for key, value in settings_of(read_json(folder / name, advice)):
-                if _fetches(key, value):
-                    asked = f"{key[:60]} = {str(value)[:100]!r}"
-                    raise InputError(f"{folder / name} asks for {asked}, which may be fetched; {advice}")
+    stated = [(folder / name, read_json(folder / name, advice)) for name in configs if (folder / name).is_file()]
+    most = _most(folder, advice) if stated else None
+    for file, settings in stated:
+        for key, value in settings_of(settings):
+            asked = f"{file} asks for {key[:60]} = {str(value)[:100]!r}"
+            if _fetches(key, value):
+                raise InputError(f"{asked}, which may be fetched; {advice}")
+            if most is not None and type(value) is int and value > most(key):
+                raise InputError(f"{asked}, which its weights do not have; {advice}")
+
+
+def _most(folder: Path, advice: str) -> Callable[[str], float] | None:
+    """By the name of a setting, the largest number that the weights in a folder allow; None without weights."""
+    files, shapes = sorted(folder.glob("*.safetensors")), list[Any]()
+    for file in files:
+        with reading(f"read the weights in {file}", advice), safe_open(file, "np") as weights:
+            names = weights.keys()
+            shapes += [weights.get_slice(name).get_shape() for name in names]
+    if not files:
+        return None
+    layers = max(len(shapes), FEW)
+    width = max([NARROW, *(length for shape in shapes for length in shape)])
+    return lambda key: layers if LAYERS.search(key) else width if WIDTHS.search(key) else math.inf
 
 
 def settings_of(plain: Any) -> Iterator[tuple[str, Any]]:

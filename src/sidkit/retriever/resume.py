@@ -84,11 +84,11 @@ def _fill(outcome: Outcome, facts: dict[str, Any]) -> None:
         setattr(outcome, name, facts[name])
 
 
-def batch_of(checkpoint: Checkpoint | None, run: TrainingRun) -> int:
-    """The batch of its epoch at which a saved run goes on; 0 for the start of one."""
+def batch_of(checkpoint: Checkpoint | None, run: TrainingRun, batches: int) -> int:
+    """The batch of its epoch, which has so many, at which a saved run goes on; 0 for the start of one."""
     facts = checkpoint.facts(run.key) if checkpoint is not None else None
     batch = (facts or {}).get("batch", 0)
-    if type(batch) is not int or batch < 0:
+    if type(batch) is not int or not 0 <= batch <= batches:
         raise StoreError(f"the checkpoint of {run.key} goes on at batch {str(batch)[:60]!r}; start again without it")
     return batch
 

@@ -104,10 +104,11 @@ class Schedule:
 
     def _next(self) -> TrainingRun | None:
         """The first waiting run that is as far in its epoch as those in the stack are."""
+        batches = self.stack.layout.batches
         if not self.running and self.waiting:
-            self.batch = batch_of(self.checkpoint, self.waiting[0]) if self.stack.stops_anywhere else 0
+            self.batch = batch_of(self.checkpoint, self.waiting[0], batches) if self.stack.stops_anywhere else 0
             return self.waiting[0]
-        return next((run for run in self.waiting if batch_of(self.checkpoint, run) == self.batch), None)
+        return next((run for run in self.waiting if batch_of(self.checkpoint, run, batches) == self.batch), None)
 
     def _trained(self, batches: int) -> int:
         """Examples of so many batches, at most."""

@@ -56,7 +56,7 @@ class SidTable:
         self.origin = origin or Origin()
         self._ids = ids if isinstance(ids, StoredIds) else _id_array(ids)
         self.codes = code_array(codes)
-        unknown = self.codes.shape[1] == 0 and not isinstance(sizes, str | int) and not len(sizes)
+        unknown = self.codes.shape == (0, 0) and not isinstance(sizes, str | int) and not len(sizes)
         self.sizes = () if unknown else as_sizes(sizes)  # unknown: of a file without rows and notes
         if len(self._ids) != len(self.codes):
             raise InputError(f"{len(self._ids)} ids do not fit {len(self.codes)} rows of codes")
@@ -266,12 +266,14 @@ def _noted_template(text: bytes | None, path: Any) -> Template:
 
 
 def _strings(codes: NDArray[np.int32], sizes: Sequence[int], form: Template) -> Any:
+    if not len(codes):  # perhaps of a file without rows and notes, whose levels nobody knows
+        return pa.array([], pa.string())
     ranges = zip(codes.T, sizes, strict=True)
     used = [column.max(initial=-1) + 1 if size > len(codes) else size for column, size in ranges]
     if any(size > len(codes) + MANY for size in used):  # words of codes that no item has would fill the memory
         return _strings_of_used(codes, form)
     words = [pa.array(form.words(level, int(size)), pa.string()) for level, size in enumerate(used)]
-    parts = (codes[start : start + ROW_GROUP] for start in range(0, max(len(codes), 1), ROW_GROUP))
+    parts = (codes[start : start + ROW_GROUP] for start in range(0, len(codes), ROW_GROUP))
     columns = ([word.take(pa.array(c)) for word, c in zip(words, part.T, strict=True)] for part in parts)
     return one_array(pa.chunked_array([form.join(column) for column in columns]))
 

@@ -11,6 +11,7 @@ from ...errors import InputError, SpecError, did_you_mean, need
 
 __all__ = ["PRESETS", "BartShape", "build_bart", "preset", "shape_in", "shape_of"]
 
+MOST, WIDEST = {"layers": 1024}, 1 << 20
 OFFSET = 2  # BART's position embeddings start at row 2
 
 
@@ -29,6 +30,8 @@ class BartShape:
         for name, value in asdict(self).items():
             if name != "dropout" and value < 1:
                 raise SpecError(f"{name} must be at least 1, not {value}")
+            if value > MOST.get(name, WIDEST):
+                raise SpecError(f"{name} must be at most {MOST.get(name, WIDEST):,}, not {value}")
         if self.d_model % self.heads:
             raise SpecError(f"d_model {self.d_model} cannot be divided among {self.heads} heads")
         if not 0 <= self.dropout < 1:

@@ -10,8 +10,8 @@ from ..bart.shape import BartShape, preset
 
 __all__ = ["SCHEDULES", "SearchPlan", "plan_for"]
 
-
 MOST = 1 << 18  # of everything that is counted
+LEAST = 4  # tokens of an input: its beginning and end, and the vectors of a history, which take half of it
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class SearchPlan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch", "words", "longest", "beams"):
-            if getattr(self, name) < 1:
-                raise SpecError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, least in (("batch", 1), ("words", 1), ("longest", LEAST), ("beams", 1)):
+            if getattr(self, name) < least:
+                raise SpecError(f"{name} must be at least {least}, not {getattr(self, name)}")
         for name in ("batch", "words", "longest", "beams", "history", "recent_queries", "long_history"):
             if getattr(self, name) > MOST:
                 raise SpecError(f"{name} must be at most {MOST:,}, not {getattr(self, name)}")
