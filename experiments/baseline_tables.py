@@ -105,7 +105,8 @@ def of_the_paper(tiger: list[dict]) -> dict[str, list[list[float]]]:
         runs = [run for run in tiger if (run["dataset"], run["tokenizer"]) == (dataset, tokenizer)]
         return [run["test"]["item_ndcg@10"] for run in runs]
 
-    return {words: [values(dataset, tokenizer) for dataset in DATASETS] for tokenizer, words in OURS.items()}
+    found = {words: [values(dataset, tokenizer) for dataset in DATASETS] for tokenizer, words in OURS.items()}
+    return {words: each for words, each in found.items() if any(each)}
 
 
 def published() -> list[str]:

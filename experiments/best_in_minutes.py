@@ -70,7 +70,7 @@ class Session:
             self.together(getattr(self, name)(max(seconds, 1.0) / 60), seconds + GRACE)
             print(f"{name}: took {time.monotonic() - began:.0f} s", flush=True)
             if name == "search":
-                self.together([self.searching("--best", self.plan)], 60)
+                self.together([self.searching("--best", self.plan)], max(self.end - time.monotonic(), 1.0))
         self.tables()
 
     @property
@@ -95,7 +95,8 @@ class Session:
     def models(self, minutes: float) -> list[list[str]]:
         o, parts = self.options, groups(self.names, max(1, self.options.processes // 2))
         seeds = ",".join(map(str, range(o.seeds)))
-        words = ["--tokenizers", o.tokenizer, "--plan-file", self.plan, "--seeds", seeds, "--users", o.users]
+        words = ["--tokenizers", o.tokenizer, "--seeds", seeds, "--users", o.users]
+        words += ["--plan-file", self.plan] * self.plan.exists()  # else the plan of the preset
         words += ["--minutes", minutes, "--rate", o.rate / len(parts), "--workers", o.workers] + ["--small"] * o.small
         out = o.output / "fused_models.jsonl"
         return [command("fused_models.py", o.codes, "-o", out, "--datasets", ",".join(part), *words) for part in parts]
