@@ -112,7 +112,8 @@ def evaluate(
     seen = mean_seen([tally.seen for tally in tallies])
     by_seed = {str(seed): each for seed, each in zip(seeds, figures, strict=False)}
     rest = {"seeds": seeds, "figures": by_seed, "stds": stds} if seeds else {"sums": tallies[0].sums}
-    facts = {"users": users, "means": means, **rest, "seen": seen, "fusion": first.facts.get("fusion")}
+    fusion = None if fused is False else first.facts.get("fusion")
+    facts = {"users": users, "means": means, **rest, "seen": seen, "fusion": fusion}
     facts |= {"counting": simple, **notes.field()}
     if output is not None:
         _write(output, facts, retriever, sequences)
@@ -120,7 +121,7 @@ def evaluate(
         print(json.dumps(facts))
         return
     print_figures(means, users, simple, seeds, stds)
-    print_beyond(seen, first.facts.get("fusion"))
+    print_beyond(seen, fusion)
     if (most := beams or first.plan.beams) < max(CUTS):
         print(f"with {count_of(most, 'SID')} generated per user, figures at more than {most} are those at {most}")
     if output is not None:
