@@ -295,7 +295,8 @@ def test_the_commands_train_and_judge_with_and_without_fusion(tmp_path):
     assert judged["seen"]["fused"].keys() == {"0", "1-4", "5+"}
     alone = json.loads(sidkit("evaluate", tmp_path / "run", taken, "--device", "cpu", "--not-fused", "--json"))
     assert "fused_ndcg@10" not in alone["means"]
-    assert judged["fusion"] and alone["fusion"] is None  # which says nothing of lists that are not shown
+    assert judged["fusion"]
+    assert alone["fusion"] is None  # which says nothing of lists that are not shown
     shown = sidkit("evaluate", tmp_path / "run", taken, "--device", "cpu")
     for words in ("fused with counts", "never seen in training", "of NDCG@10 on validation", "could know"):
         assert words in shown
