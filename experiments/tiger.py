@@ -16,8 +16,8 @@ Of another encoder, in a file of its own, whose lines say so:
 
     python experiments/tiger.py CODES-GTE -o tiger.gte.jsonl --vectors embedding_gte.npy --datasets toys
 
---free decodes the test once more without the constraint, with the same weights, into *.free.jsonl. Weights are not kept:
-a run that is there already is trained again, and its line stays.
+--free decodes the test once more without the constraint, with the same weights, into *.free.jsonl. Weights are not
+kept: a run that is there already is trained again, and its line stays.
 
 What bfloat16 changes (the tables compare it with the runs above if this file is in the same folder):
 
