@@ -126,7 +126,7 @@ def test_states_from_within_an_epoch_that_do_not_fit_are_refused(data, tmp_path,
             train(*data, tmp_path / "run", PLAN, "cpu", resume=True)
     for batch in (-1, 0.5, 1000, 1 << 63):  # there are fewer in an epoch
         checkpoint.save("train", arrays, facts | {"batch": batch})
-        with pytest.raises(StoreError, match=f"the checkpoint of train goes on at batch {batch}; start again"):
+        with pytest.raises(StoreError, match=f"the checkpoint of train goes on at batch '{batch}'; start again"):
             train(*data, tmp_path / "run", PLAN, "cpu", resume=True)
 
 

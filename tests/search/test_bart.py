@@ -160,6 +160,8 @@ def test_shapes_that_cannot_be_computed_are_refused(model):
         BartShape(d_model=30, heads=4)
     with pytest.raises(SpecError, match="layers must be at most 1,024, not 1000000000"):
         BartShape(layers=10**9)
+    with pytest.raises(SpecError, match="dropout must be a number, not None"):
+        BartShape(dropout=None)
     with pytest.raises(SpecError, match="positions must be at most 1,048,576, not 1000000000"):
         BartShape(positions=10**9)
     with pytest.raises(SpecError, match=r"no model preset 'bas'; did you mean 'base'"):

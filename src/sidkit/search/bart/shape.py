@@ -28,6 +28,8 @@ class BartShape:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
+            if type(value) not in (int, float):
+                raise SpecError(f"{name} must be a number, not {value!r:.60}")
             if name != "dropout" and value < 1:
                 raise SpecError(f"{name} must be at least 1, not {value}")
             if value > MOST.get(name, WIDEST):
