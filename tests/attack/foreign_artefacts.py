@@ -52,7 +52,9 @@ def make_sentence(folder: Path) -> None:
     _tokenizer().save_pretrained(folder / "words")
     words = Transformer(str(folder / "words"), max_seq_length=16)
     dense = Dense(8, 4, activation_function=torch.nn.Tanh())
-    SentenceTransformer(modules=[words, Pooling(8), dense], device="cpu").save(str(folder / "model"), create_model_card=False)
+    SentenceTransformer(modules=[words, Pooling(8), dense], device="cpu").save(
+        str(folder / "model"), create_model_card=False
+    )
     for file in sorted((folder / "words").iterdir()):
         file.unlink()
     (folder / "words").rmdir()
