@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
+import traceback
 from ipaddress import ip_address
 
 import pytest
@@ -35,7 +37,8 @@ def _note(host):
             return
     except ValueError:
         pass
-    _asked.append(str(host))
+    stack = "".join(traceback.format_stack(sys._getframe(2), 12))
+    _asked.append(f"{host}, in thread {threading.current_thread().name}:\n{stack}")
 
 
 sys.addaudithook(_watch)
@@ -45,4 +48,4 @@ sys.addaudithook(_watch)
 def stays_on_this_machine():
     _asked.clear()
     yield
-    assert not _asked, f"other machines were asked for: {_asked}"
+    assert not _asked, "other machines were asked for:\n" + "\n".join(_asked)
