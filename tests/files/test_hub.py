@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -119,6 +120,13 @@ def test_a_tokenizer_there_and_back(hub, fitted, tmp_path, rng):
     offline = FittedTokenizer.from_pretrained("shop/items", cache_dir=tmp_path, local_files_only=True, **hub)
     assert offline.digest == fitted.digest
     assert len(Hub.asked) == before
+
+
+def test_nothing_is_reported_of_what_runs_it_also_where_the_library_was_imported_before(hub, fitted, monkeypatch):
+    constants = import_module("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)  # as it is if an environment does not say so
+    fitted.push_to_hub("shop/items", **hub)  # asks no other machine (network.py)
+    assert constants.HF_HUB_DISABLE_TELEMETRY
 
 
 def test_a_damaged_copy_is_refused(hub, fitted, tmp_path):

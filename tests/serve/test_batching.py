@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -23,6 +24,12 @@ class Counting:
 
 def rows(first, n):
     return np.arange(first, first + n, dtype=np.float32)[:, None]
+
+
+def run(work):
+    """In a thread of its own, as tests of pages keep a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work()).result()
 
 
 async def when(condition):
@@ -53,7 +60,7 @@ def test_a_full_batch_is_at_the_encoder_before_that_is_free_and_a_small_one_wait
             assert np.array_equal(codes[:, 0], np.arange(start, start + n))
         assert (batcher.handed, batcher.waiting) == (0, 0)
 
-    asyncio.run(go())
+    run(go)
 
 
 def test_small_requests_wait_while_the_encoder_works_and_are_then_encoded_together():
@@ -70,7 +77,7 @@ def test_small_requests_wait_while_the_encoder_works_and_are_then_encoded_togeth
         assert [int(codes[0, 0]) for codes in await asyncio.gather(*others)] == [100, 101, 102, 103, 104]
         assert sizes == [100, 5]
 
-    asyncio.run(go())
+    run(go)
 
 
 def test_a_failure_reaches_its_own_batch_alone():
@@ -86,4 +93,4 @@ def test_a_failure_reaches_its_own_batch_alone():
         assert [type(one) for one in answers[:2]] == [MemoryError, MemoryError]
         assert [len(one) for one in answers[2:]] == [1, 100]
 
-    asyncio.run(go())
+    run(go)

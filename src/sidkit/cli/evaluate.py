@@ -1,8 +1,9 @@
 """sidkit evaluate: how well a trained recommender recommends."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +24,9 @@ from .options import (
 )
 from .outputs import require_file
 from .swapped import require_order
+
+if TYPE_CHECKING:
+    from ..retriever.metrics import Tally
 
 
 def evaluate(
@@ -82,7 +86,7 @@ def evaluate(
     from ..measure.counting import counted
     from ..measure.ranking import CUTS
     from ..retriever.retriever import Retriever
-    from ..retriever.seeds import mean_seen, means_and_stds, seed_folder, seeds_in
+    from ..retriever.seeds import seed_folder, seeds_in
     from .print_beyond import print_beyond
     from .printing import print_figures
     from .terminal import Terminal
@@ -107,25 +111,30 @@ def evaluate(
             for label, one in trained.items()
         ]
     simple = {} if within else counted(behaviour, len(first.table), split)  # type: ignore[arg-type]
-    figures, users = [tally.means() for tally in tallies], tallies[0].count
-    means, stds = means_and_stds(figures)
-    seen = mean_seen([tally.seen for tally in tallies])
-    by_seed = {str(seed): each for seed, each in zip(seeds, figures, strict=False)}
-    rest = {"seeds": seeds, "figures": by_seed, "stds": stds} if seeds else {"sums": tallies[0].sums}
     fusion = None if fused is False else first.facts.get("fusion")
-    facts = {"users": users, "means": means, **rest, "seen": seen, "fusion": fusion}
-    facts |= {"counting": simple, **notes.field()}
+    facts = _facts(tallies, seeds) | {"fusion": fusion, "counting": simple, **notes.field()}
     if output is not None:
         _write(output, facts, retriever, sequences)
     if as_json:
         print(json.dumps(facts))
         return
-    print_figures(means, users, simple, seeds, stds)
-    print_beyond(seen, fusion)
+    print_figures(facts["means"], facts["users"], simple, seeds, facts.get("stds", {}))
+    print_beyond(facts["seen"], fusion)
     if (most := beams or first.plan.beams) < max(CUTS):
         print(f"with {count_of(most, 'SID')} generated per user, figures at more than {most} are those at {most}")
     if output is not None:
         print(f"wrote {output}")
+
+
+def _facts(tallies: "Sequence[Tally]", seeds: list[int]) -> dict[str, Any]:
+    """Figures of one retriever, or the means of several and their deviations; of rare targets apart."""
+    from ..retriever.seeds import mean_seen, means_and_stds
+
+    figures = [tally.means() for tally in tallies]
+    means, stds = means_and_stds(figures)
+    by_seed = {str(seed): each for seed, each in zip(seeds, figures, strict=False)}
+    rest = {"seeds": seeds, "figures": by_seed, "stds": stds} if seeds else {"sums": tallies[0].sums}
+    return {"users": tallies[0].count, "means": means, **rest, "seen": mean_seen([tally.seen for tally in tallies])}
 
 
 def _write(output: Path, facts: dict[str, Any], retriever: Path, sequences: SequencesFile) -> None:

@@ -29,6 +29,7 @@ from .parsing import read_seeds, require_choice
 from .swapped import require_order
 
 if TYPE_CHECKING:
+    from ..data.sequences import Sequences
     from ..retriever.plan import Plan
 
 
@@ -155,9 +156,7 @@ def train(
 
     need("torch", "retriever", "training a retriever")
     from ..data.sequence_columns import SequenceColumns
-    from ..engine.device import find_device
     from ..measure.counting import counted
-    from ..retriever.data import examples
     from ..retriever.plan import changed, plan_of
     from ..retriever.trainer import train as run
     from ..retriever.trainer import train_seeds
@@ -182,8 +181,8 @@ def train(
     if not as_json:
         notes.print()
     others = [sids_from(one, None, force) for one in also or ()]
-    _say_pace(preset, plan, table.sizes, find_device(device))
-    _say_warmup(plan, len(examples(behaviour, "train")))
+    _say_pace(preset, plan, table.sizes, device)
+    _say_warmup(plan, behaviour)
     given = (table, behaviour, output)
     with Terminal() as progress:
         if seeds is None:
@@ -221,11 +220,13 @@ def _print_facts(facts: dict[str, Any], simple: dict[str, dict[str, float]]) -> 
 
 def _say_pace(preset: str, plan: "Plan", sizes: tuple[int, ...], device: str) -> None:
     """Say beforehand what will be slow: a large model on a CPU, or one that the kernels do not serve on a GPU."""
+    from ..engine.device import find_device, product_dtype
+
+    device = find_device(device)
     if device == "cpu":
         if plan.shape.layers > 2 or plan.shape.d_model > 64:
             print(f"the {preset} model takes hours on a CPU; --preset tiny is the size to start with", file=sys.stderr)
         return
-    from ..engine.device import product_dtype
     from ..retriever.backend import why_no_kernels
 
     tokens = -(-plan.history * len(sizes) // 16) * 16
@@ -233,9 +234,11 @@ def _say_pace(preset: str, plan: "Plan", sizes: tuple[int, ...], device: str) ->
         print(f"this model is compiled by torch, which takes 15 to 60 s and is slower: {why}", file=sys.stderr)
 
 
-def _say_warmup(plan: "Plan", examples: int) -> None:
+def _say_warmup(plan: "Plan", sequences: "Sequences") -> None:
     """Say beforehand that the learning rate will hardly reach its value, as in a short training of a small dataset."""
-    steps = -(-examples // plan.batch) * plan.epochs
+    from ..retriever.data import examples
+
+    steps = -(-len(examples(sequences, "train")) // plan.batch) * plan.epochs
     if plan.warmup > steps // 2:
         print(
             f"the learning rate rises for {plan.warmup:,} of at most {count_of(steps, 'step')}; for so few, give "

@@ -8,12 +8,12 @@ somebody sends you runs no code.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, need
+from ..errors import InputError
 from ..files.folder import read_json
+from ..files.hub import hub_library
 from ..files.pretrained import require_plain, settings_of
 
 __all__ = ["folder_of", "require_safe"]
@@ -34,8 +34,7 @@ def folder_of(model: str, download: bool) -> Path:
 
 
 def _fetched(name: str, download: bool) -> Path:
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    hub = need("huggingface_hub", "sentence-transformers", f"embedding with {name}")
+    hub = hub_library("sentence-transformers", f"embedding with {name}")
     named = name if "/" in name else f"sentence-transformers/{name}"  # as sentence-transformers reads a bare name
     try:
         return Path(hub.snapshot_download(named, allow_patterns=PATTERNS, local_files_only=not download))

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from ..errors import InputError, StoreError, need
 
-__all__ = ["HubFolder"]
+__all__ = ["HubFolder", "hub_library"]
 
 PATTERNS = ["*.json", "*.safetensors", "*.parquet", "*.svg", "README.md"]
 REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
@@ -127,6 +127,14 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _hub() -> Any:
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    return need("huggingface_hub", "hub", "fetching from a hub and uploading to one")
+    return hub_library("hub", "fetching from a hub and uploading to one")
+
+
+def hub_library(extra: str, what: str) -> Any:
+    """huggingface_hub without telemetry: it reports what runs it, and asks its own site first what that may be, also
+    where another hub is meant. Its setting is read when it is imported, which may have happened long ago."""
+    hub = need("huggingface_hub", extra, what)
+    constants: Any = import_module("huggingface_hub.constants")
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    return hub
