@@ -176,12 +176,18 @@ def test_the_search_for_a_plan_goes_on_with_the_best_and_resumes(search, tmp_pat
     assert found["shape"]["dropout"] in (0.1, 0.2)
 
 
-def test_models_are_written_alone_and_fused_and_not_trained_again(tmp_path):
+def forty_items(folder, seed):
+    """A dataset of forty items, each followed by the next, with codes of one seed; of random numbers."""
     rng = np.random.default_rng(0)
-    (tmp_path / "toys").mkdir()
-    np.save(tmp_path / "toys" / "prq-unique-1.npy", rng.integers(0, 256, (40, 3)).astype(np.uint8))
+    folder.mkdir()
+    np.save(folder / f"prq-unique-{seed}.npy", rng.integers(0, 256, (40, 3)).astype(np.uint8))
     taken = [((rng.integers(40) + np.arange(6)) % 40).tolist() for _ in range(60)]
-    pq.write_table(pa.table({"items": taken}), tmp_path / "toys" / "sequences.parquet")
+    pq.write_table(pa.table({"items": taken}), folder / "sequences.parquet")
+    pq.write_table(pa.table({"item": np.arange(40)}), folder / "items.parquet")
+
+
+def test_models_are_written_alone_and_fused_and_not_trained_again(tmp_path):
+    forty_items(tmp_path / "toys", 1)
     out = tmp_path / "models.jsonl"
     words = [sys.executable, EXPERIMENTS / "fused_models.py", tmp_path, "-o", out, "--datasets", "toys", "--small"]
     words += ["--tokenizers", "prq-unique", "--seeds", "1", "--epochs", "1", "--minutes", "9", "--rate", "1e9"]
@@ -225,12 +231,7 @@ def test_what_a_deadline_stopped_is_trained_again(monkeypatch):
 @pytest.fixture
 def schedule(tmp_path):
     """Search, models, SASRec and tables in one call, on forty items; the folder of its results and what it says."""
-    rng = np.random.default_rng(0)
-    (tmp_path / "lastfm").mkdir()
-    np.save(tmp_path / "lastfm" / "prq-unique-0.npy", rng.integers(0, 256, (40, 3)).astype(np.uint8))
-    taken = [((rng.integers(40) + np.arange(6)) % 40).tolist() for _ in range(60)]
-    pq.write_table(pa.table({"items": taken}), tmp_path / "lastfm" / "sequences.parquet")
-    pq.write_table(pa.table({"item": np.arange(40)}), tmp_path / "lastfm" / "items.parquet")
+    forty_items(tmp_path / "lastfm", 0)
     words = [sys.executable, EXPERIMENTS / "best_in_minutes.py", tmp_path, tmp_path, "-o", tmp_path / "out"]
     words += ["--minutes", "20", "--small", "--datasets", "lastfm", "--tokenizer", "prq-unique", "--candidates", "3"]
     words += ["--rungs", "1,2", "--keep", "1", "--seeds", "1", "--processes", "1", "--settings", "1", "--workers", "0"]

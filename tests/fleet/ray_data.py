@@ -1,5 +1,8 @@
 """Rows in files, tokenizers, and what the same fit gives on one machine: shared by the tests of the fleet."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -84,3 +87,15 @@ def same_bits(a, b):
         for key, array in theirs.arrays.items():
             assert np.array_equal(ours.arrays[key], array), key
     assert np.array_equal(a.fit_codes, b.fit_codes)
+
+
+def said_by_own_ray(program, **settings):
+    """The last line that a program prints which starts a Ray of its own: with these settings, none of these tests'."""
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/"}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=280, check=False,
+        env=clean | quiet | settings | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]

@@ -1,9 +1,5 @@
 """Texts embedded on a cluster: the same files, whatever happens to workers; and workers that have GPUs."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +7,7 @@ import pytest
 from test_ray_faults import Killer
 from typer.testing import CliRunner
 
-from ray_data import needs_ray
+from ray_data import needs_ray, said_by_own_ray
 from sidkit.cli import app
 from sidkit.data.items import read_texts
 from sidkit.embed import job, on_ray
@@ -91,13 +87,7 @@ print("each worker had a GPU to itself")
 
 def test_every_worker_has_a_gpu_to_itself_where_ray_says_that_there_are_some():
     """The processor has none: Ray is told so, and hands them out. What runs on them is tested elsewhere."""
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/"}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    done = subprocess.run(
-        [sys.executable, "-c", GPUS], capture_output=True, text=True, timeout=280, check=False,
-        env=clean | quiet | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1:] == ["each worker had a GPU to itself"], done.stderr[-3000:]
+    assert said_by_own_ray(GPUS) == "each worker had a GPU to itself"
 
 
 def test_restored_encoders_are_kept_between_parts():

@@ -15,7 +15,7 @@ import numpy as np
 from typer.testing import CliRunner
 
 import sidkit
-from ray_data import fitted, local, needs_ray, same_bits
+from ray_data import fitted, local, needs_ray, said_by_own_ray, same_bits
 from sidkit.cli import app
 from sidkit.data.embeddings import open_embeddings
 from sidkit.tokenizer.recipes import recipe
@@ -112,15 +112,9 @@ print("survived")
 
 def test_the_loss_of_a_whole_node_changes_nothing(data, tmp_path):
     script = NODE_LOSS.format(folder=str(data[7]), out=str(tmp_path / "out"))
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/"}
     # A node that refuses connections is given up within a second; one that is only slow has many.
     detection = {"RAY_health_check_initial_delay_ms": "0", "RAY_health_check_period_ms": "300"}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=280, check=False,
-        env=clean | quiet | detection | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1:] == ["survived"], done.stdout[-500:] + done.stderr[-3000:]
+    assert said_by_own_ray(script, **detection) == "survived"
 
 
 def parent(pid):

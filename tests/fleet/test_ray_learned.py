@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sidkit
-from ray_data import local, needs_ray
+from ray_data import local, needs_ray, said_by_own_ray
 from sidkit.cli import app
 from sidkit.fleet.rows import RayRows
 from sidkit.stages.vae import feed as feeds
@@ -127,10 +125,4 @@ print("each had a GPU to itself")
 
 def test_workers_with_gpus_exchange_what_they_have():
     """There are none: Ray is told so, and hands them out. What a network does on one is tested elsewhere."""
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/"}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    done = subprocess.run(
-        [sys.executable, "-c", GPUS], capture_output=True, text=True, timeout=280, check=False,
-        env=clean | quiet | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1:] == ["each had a GPU to itself"], done.stderr[-3000:]
+    assert said_by_own_ray(GPUS) == "each had a GPU to itself"
