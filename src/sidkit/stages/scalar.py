@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -143,37 +142,21 @@ class FSQ:
 
         The result is the weights before the epoch of lowest loss; a last pass without steps measures the final ones.
         """
-        torch = need("torch", "torch", "learning an FSQ projection (or use projection='itq')")
-        tensor = partial(torch.tensor, dtype=torch.float32)
+        need("torch", "torch", "learning an FSQ projection (or use projection='itq')")
+        from .straight_through import StraightThrough
+
         start, bias = self._start(x, np.random.default_rng(run.seed_of(rows.width)))
-        bits = np.concatenate([x @ start + bias > 0, np.ones((len(x), 1))], axis=1)
-        decoder = np.linalg.lstsq(bits, x, rcond=None)[0]
         batches, n, where = self._batches(rows, run)
-        W, V, c = (tensor(a, requires_grad=True, device=where) for a in (start, decoder[:-1], decoder[-1]))
-        b = tensor(bias, requires_grad=self.use_bias, device=where)
-        trained = [W, V, c, *([b] if self.use_bias else [])]
-        fused = torch.device(where).type == "cuda"  # one kernel for all weights
-        optimiser = torch.optim.AdamW(trained, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused)
+        training = StraightThrough(self, start, bias, _decoder_of(x @ start + bias > 0, x), where)
         lowest, best = np.inf, (start, bias)
         for epoch in range(self.epochs + 1):
-            sums = torch.zeros((), dtype=torch.float64, device=where)
-            before = W.detach().cpu().numpy().copy(), b.detach().cpu().numpy().copy()
-            for batch in batches(epoch):
-                part = tensor(np.asarray(batch)) if isinstance(batch, np.ndarray) else batch.float()
-                part = torch.nn.functional.normalize(part) if self.normalize else part
-                soft = torch.sigmoid(part @ W + b)
-                hard = soft + ((soft > 0.5).float() - soft).detach()
-                loss = ((hard @ V + c - part) ** 2).mean()
-                if epoch < self.epochs:
-                    optimiser.zero_grad()
-                    loss.backward()
-                    optimiser.step()
-                sums += loss.detach().double() * len(part)
-            total = float(sums)
+            before = training.directions()
+            total = training.epoch(batches(epoch), steps=epoch < self.epochs)
             if total < lowest:
                 lowest, best = total, before
             run.progress.note(f"after {epoch} of {self.epochs} epochs, loss {total / n:.6f}")
-        return best
+        directions, offset = (np.asarray(value) for value in best)
+        return directions, offset
 
     def _batches(self, rows: Rows, run: FitContext) -> tuple[Callable[[int], Iterator[Array]], int, Any]:
         """The shuffled batches of an epoch, as a function; the rows of an epoch; and the device they are on."""
@@ -210,12 +193,20 @@ def _itq(
     principal = principal * np.where(principal[np.abs(principal).argmax(axis=0), np.arange(bits)] < 0, -1.0, 1.0)
     projected = centred @ principal
     rotation, _ = np.linalg.qr(rng.normal(size=(bits, bits)))
+    turned, above, total = np.empty_like(projected), np.empty_like(projected), projected.sum(axis=0)[:, None]
     for _ in range(50):
-        signs = np.where(projected @ rotation > 0, 1.0, -1.0)
-        u, _, vt = np.linalg.svd(projected.T @ signs)
+        np.greater(np.matmul(projected, rotation, out=turned), 0, out=above)
+        u, _, vt = np.linalg.svd(2 * projected.T @ above - total)  # signs are 2 above - 1
         rotation = u @ vt
     directions = principal @ rotation
     return directions, -mean @ directions
+
+
+def _decoder_of(bits: NDArray[np.bool_], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The linear decoder of the bits that is nearest to x: (bits + 1, d), its last row what is added always."""
+    known = np.concatenate([bits, np.ones((len(x), 1))], axis=1)
+    decoder: NDArray[np.float64] = np.linalg.lstsq(known.T @ known, known.T @ x, rcond=None)[0]
+    return decoder
 
 
 def _random(

@@ -36,6 +36,7 @@ __all__ = [
 
 MOST_STAGES = 1 << 12
 AT_ONCE = 1 << 23  # numbers in memory while first centroids are chosen
+IN_CACHE = 256  # rows looked at together
 UNKNOWN_LENGTH = (
     "these codes do not tell how long residuals were: they are scaled to length one, and the rows before were not; "
     "decode a tokenizer whose rows are normalised first, or whose residuals are not"
@@ -203,8 +204,8 @@ def _distinct_first(rows: Rows, numbers: NDArray[np.int64], size: int) -> tuple[
     A part of the rows is in memory at a time, and no more are looked at than needed.
     """
     first = others = np.empty((0, rows.shape[1]), rows.dtype)
-    step = max(size, AT_ONCE // rows.shape[1])
-    for start in range(0, len(numbers), step):
+    start, step = 0, size  # most draws are of different rows, of which the first `size` will do
+    while start < len(numbers):
         x = np.concatenate([first, rows.take(numbers[start : start + step])])
         new = np.asarray(x.any(axis=1))
         new[new] = _is_first(x[new])
@@ -212,18 +213,29 @@ def _distinct_first(rows: Rows, numbers: NDArray[np.int64], size: int) -> tuple[
         if len(first) >= size:
             return first[:size], size
         others = np.concatenate([others, x[~new][: size - len(others)]])
+        start, step = start + step, max(size, AT_ONCE // rows.shape[1])
     return np.concatenate([first, others])[:size], len(first)
 
 
 def _is_first(x: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether no row before is equal, for every row."""
-    x = np.ascontiguousarray(x + 0.0)  # without negative zeros: equal rows have the same bits
-    bits = x.view(np.uint64 if x.itemsize == 8 else np.uint32)
     factors = np.random.default_rng(0).integers(1, 1 << 63, x.shape[1], np.uint64)
-    digest = (bits * factors).sum(axis=1, dtype=np.uint64)
-    _, first, copy_of = np.unique(digest, return_index=True, return_inverse=True)
-    if not np.array_equal(x, x[first[copy_of]]):  # two rows of one digest
-        first = np.unique(x, axis=0, return_index=True)[1]
+    pieces = np.split(x, range(IN_CACHE, len(x), IN_CACHE))
+    _, first, copy_of = np.unique(
+        np.concatenate([_digests(piece, factors) for piece in pieces]), return_index=True, return_inverse=True
+    )
+    same = first[copy_of]
+    copies = np.flatnonzero(same != np.arange(len(x)))
+    if not np.array_equal(x[copies], x[same[copies]]):  # two rows of one digest
+        first = np.unique(x + 0.0, axis=0, return_index=True)[1]
     is_first = np.zeros(len(x), bool)
     is_first[first] = True
     return is_first
+
+
+def _digests(x: NDArray[Any], factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A number for each row, the same for equal rows."""
+    x = np.ascontiguousarray(x + 0.0)  # without negative zeros: equal rows have the same bits
+    bits: NDArray[Any] = x.view(np.uint64 if x.itemsize == 8 else np.uint32)
+    digests: NDArray[np.uint64] = np.multiply(bits, factors).sum(axis=1, dtype=np.uint64)
+    return digests

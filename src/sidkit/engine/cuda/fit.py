@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ...errors import SpecError
 from . import tiles
+from .aside import Aside
 from .carry import scored
 from .codebook import CudaCodebook
 from .pairs import AT_ONCE, CodePairs, column_sums
@@ -49,17 +50,22 @@ def soft_sums(
     unit_rows = x.dtype != torch.float32 and book.cosine and not skip_zero
     if mode == "fp16" and len(book) <= DENSE and x.shape[1] <= DENSE and k <= 8:
         return _dense_sums(x, book, k, beta, scale, skip_zero, unit_rows)
+    weighted, folds = k > 1 or skip_zero, 2 if x.dtype == torch.float32 else 1
+    aside = Aside(x.device)
     total: list[Tensor] = []
-    for start in range(0, len(x), AT_ONCE // k):
-        part = _sorted_sums(x[start : start + AT_ONCE // k], book, k, beta, scale, mode, skip_zero, unit_rows)
-        total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
+    for rows in x.split(AT_ONCE // k):
+        pairs, best = _sorted_pairs(rows, book, k, beta, scale, mode, skip_zero, unit_rows)
+        with aside.of(pairs.code, pairs.weight, pairs.zeros, best):
+            part = (*pairs.sums(rows, weighted, folds), column_sums(best[:, None]))
+            total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
+    aside.join(*total)
     return total[0], total[1], total[2]
 
 
-def _sorted_sums(
+def _sorted_pairs(
     x: Tensor, book: CudaCodebook, k: int, beta: float, scale: float, mode: Mode, skip_zero: bool, unit_rows: bool
-) -> tuple[Tensor, ...]:
-    """Top k of every row, pairs sorted by codeword, sums by codeword."""
+) -> tuple[CodePairs, Tensor]:
+    """Top k of every row as pairs, counted by codeword, and the score of the first."""
     (n, d), K = x.shape, len(book)
     tile = tile_for(d, k, mode)
     rows, c = scored(x, mode, tile, unit_rows), book.operands(mode, tile.padded, tile.wide)
@@ -84,8 +90,7 @@ def _sorted_sums(
             TileShape(d, tile.padded, min(128, tile.dims), 32, 128), SlotShape(k, power_above(k)), pairs.rank_bits,
             skip_zero, unit_rows, num_warps=4, num_stages=2,
         )  # fmt: skip
-    mass, total = pairs.sums(x, weighted=k > 1 or skip_zero, folds=2 if x.dtype == torch.float32 else 1)
-    return mass, total, column_sums(best[:, None])
+    return pairs, best
 
 
 def _dense_sums(

@@ -15,6 +15,7 @@ __all__ = ["AT_ONCE", "CodePairs", "add_up", "column_sums", "hard_sums"]
 
 AT_ONCE = 21 << 20  # pairs sorted together: 16 bytes each
 PAIRS = 512  # pairs a codeword should have in a sub-block of rows
+FEWEST = 64  # and at least, or adding up so few to 64-bit sums outweighs reading rows from memory again
 L2_SHARE = 24 << 20  # bytes of rows in a sub-block, when rows are read more than once
 LANES = 16  # pairs added up in parallel
 
@@ -27,11 +28,13 @@ class CodePairs:
         self.rank_bits = 32 - max(1, (K - 1).bit_length())
         sub = power_below(PAIRS * K // k)
         if k > 1:
-            sub = min(sub, power_below(L2_SHARE // (x.shape[1] * x.element_size())))
+            share = power_below(L2_SHARE // (x.shape[1] * x.element_size()))
+            sub = min(sub, max(share, power_below(FEWEST * K // k)))
         self.sub = max(256, min(sub, 1 << self.rank_bits))
         self.subs = ceil_div(n, self.sub)
-        zeros = torch.zeros(self.subs * K + 2, dtype=torch.int32, device=x.device)
-        self.counts, self.undecided, self.longest = zeros[:-2], zeros[-2:-1], zeros[-1:].view(torch.float32)
+        self.zeros = torch.zeros(self.subs * K + 2, dtype=torch.int32, device=x.device)
+        self.counts, self.undecided = self.zeros[:-2], self.zeros[-2:-1]
+        self.longest = self.zeros[-1:].view(torch.float32)
         self.code = torch.empty(n * k, dtype=torch.int32, device=x.device)
         self.weight = torch.empty(n * k, dtype=torch.float32, device=x.device)
 

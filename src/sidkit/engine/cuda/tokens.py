@@ -63,6 +63,6 @@ def _exact_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
         tile.shape(d), keep, **tile.launch,
     )  # fmt: skip
     kernels_repair.settle_kernel[(8 * tiles.PROGRAMS,)](
-        x, book.exact, book.exact_offset, index, value, undecided, K, d, 16, 256, k, num_warps=8
+        x, book.exact, book.exact_offset, index, value, undecided, K, d, 16, 4, 128, k, num_warps=8
     )
     return index, value

@@ -38,14 +38,15 @@ class Gradients:
         self._pool: Any = None
 
     def __call__(self, batch: PackedBatch, seed: int) -> Tensor:
-        torch.manual_seed(seed)
-        self.seed.fill_(seed % SEEDS)
         shape = _shape_of(batch)
         fits = self.records and batch.source.history is None and max(shape[:2]) <= self.blocks.recorded
-        if not fits or (shape not in self._graphs and len(self._graphs) >= MOST):
-            return self._computed(batch)
-        if shape not in self._graphs:
+        fits = fits and (shape in self._graphs or len(self._graphs) < MOST)
+        if fits and shape not in self._graphs:
             self._graphs[shape] = self._recorded(batch, shape)
+        torch.manual_seed(seed)  # after a recording, which draws numbers too
+        self.seed.fill_(seed % SEEDS)
+        if not fits:
+            return self._computed(batch)
         places, graph, value = self._graphs[shape]
         for place, given in zip(places, _tensors(batch), strict=True):
             place.copy_(given, non_blocking=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine import engine_of
-from ...engine.arrays import like, namespace
+from ...engine.arrays import like, namespace, on_host
 from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array
@@ -144,8 +144,7 @@ class KMeans:
         return bool((like(before.centroids, after.centroids) == after.centroids).all())
 
     def finish(self, clusters: Centroids, dtype: Any) -> Centroids:
-        here = clusters.centroids if isinstance(clusters.centroids, np.ndarray) else clusters.centroids.cpu().numpy()
-        return Centroids(here.astype(dtype), self.metric)
+        return Centroids(on_host(clusters.centroids, dtype), self.metric)
 
 
 def check_size(size: int) -> None:

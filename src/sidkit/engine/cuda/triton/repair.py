@@ -101,40 +101,44 @@ def _scores(x, c, rows, live, col, TILE: tl.constexpr):
 @triton.jit
 def settle_kernel(
     x, exact, exact_offset, index, value, undecided, K,
-    D: tl.constexpr, BD: tl.constexpr, BN: tl.constexpr, K_TOP: tl.constexpr,
+    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, K_TOP: tl.constexpr,
 ):  # fmt: skip
     """Undecided rows scored in float64, ties to the lowest index, one pass over the codebook for each of the top k.
 
     x: (n, D); exact: (K, D) float64, exact_offset: (K,) float64; index: (n, K_TOP) int32 and value: (n, K_TOP) float32
-    are written; undecided: a RowList.
+    are written; undecided: a RowList. BM rows share what is read of the codebook.
     """
     slot = tl.arange(0, BN)
     part = tl.arange(0, BD)
-    for here in range(tl.program_id(0), tl.load(undecided.length), tl.num_programs(0)):
-        row = tl.load(undecided.rows + here).to(tl.int64)
-        bar = tl.full([], float("inf"), tl.float64)  # score and index of the codeword taken last
-        bar_at = -1
+    count = tl.load(undecided.length)
+    for first in range(tl.program_id(0) * BM, count, tl.num_programs(0) * BM):
+        here = first + tl.arange(0, BM)
+        live = here < count
+        row = tl.load(undecided.rows + here, mask=live, other=0).to(tl.int64)
+        bar = tl.full([BM], float("inf"), tl.float64)  # score and index of the codeword taken last
+        bar_at = tl.full([BM], -1, tl.int32)
         for r in range(0, K_TOP):
-            top = tl.full([], float("-inf"), tl.float64)
-            top_at = 0
+            top = tl.full([BM], float("-inf"), tl.float64)
+            top_at = tl.full([BM], 0, tl.int32)
             for start in range(0, K, BN):
                 col = start + slot
-                terms = tl.zeros([BN, BD], tl.float64)
+                terms = tl.zeros([BM, BN, BD], tl.float64)
                 for d in range(0, D, BD):
                     dim = d + part
-                    xt = tl.load(x + row * D + dim, mask=dim < D, other=0.0).to(tl.float64)
+                    inside = live[:, None] & (dim < D)[None, :]
+                    xt = tl.load(x + row[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float64)
                     there = (col < K)[:, None] & (dim < D)[None, :]
                     ct = tl.load(exact + col.to(tl.int64)[:, None] * D + dim[None, :], mask=there, other=0.0)
-                    terms += ct * xt[None, :]
-                s = tl.sum(terms, 1) + tl.load(exact_offset + col, mask=col < K, other=0.0)
-                below = (s < bar) | ((s == bar) & (col > bar_at))
-                s = tl.where(below & (col < K), s, float("-inf"))
-                peak = tl.max(s, 0)
-                if peak > top:
-                    top = peak
-                    top_at = tl.min(tl.where(s == peak, col, 2147483647), 0)
-            tl.store(index + row * K_TOP + r, top_at)
-            tl.store(value + row * K_TOP + r, top.to(tl.float32))
+                    terms += xt[:, None, :] * ct[None, :, :]
+                s = tl.sum(terms, 2) + tl.load(exact_offset + col, mask=col < K, other=0.0)[None, :]
+                taken = (s > bar[:, None]) | ((s == bar[:, None]) & (col[None, :] <= bar_at[:, None]))
+                s = tl.where(taken | (col >= K)[None, :], float("-inf"), s)
+                peak = tl.max(s, 1)
+                peak_at = tl.min(tl.where(s == peak[:, None], col[None, :], 2147483647), 1)
+                top_at = tl.where(peak > top, peak_at, top_at)
+                top = tl.maximum(peak, top)
+            tl.store(index + row * K_TOP + r, top_at, mask=live)
+            tl.store(value + row * K_TOP + r, top.to(tl.float32), mask=live)
             bar = top
             bar_at = top_at
 
