@@ -47,6 +47,26 @@ def test_tokens_are_decided_as_in_float64(engine, n, K, d, k, metric):
 
 
 @kernels_run
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_codewords_that_one_product_of_halves_cannot_tell_apart(engine, monkeypatch, metric):
+    from sidkit.engine.cuda import tokens
+
+    sent_on = []
+    monkeypatch.setattr(tokens, "_best", lambda x, book, best=tokens._best: sent_on.append(len(x)) or best(x, book))
+    rng = np.random.default_rng(2)
+    c = np.repeat(rng.normal(size=(40, 20)), [1] * 10 + [2] * 15 + [6] * 15, axis=0)
+    c = np.concatenate([c, np.tile(rng.normal(size=(32, 20)), (3, 1))])  # every 32nd falls on the same slot
+    c *= 1 + 1e-4 * rng.normal(size=c.shape)
+    x = np.concatenate([c[::3], c[130:160]])
+    x = (x + 0.01 * rng.normal(size=x.shape)).astype(np.float32)
+    given = torch.from_numpy(x).to(DEVICE)
+    found = engine.nearest(given, engine.book(c, metric, given)).cpu().numpy()
+    assert np.array_equal(found, scores_in_float64(x, c, metric).argmax(1))
+    (count,) = sent_on
+    assert 60 <= count <= len(x) - 10  # those with six codewords, or three in one slot
+
+
+@kernels_run
 def test_rows_of_16_bits_get_the_tokens_of_their_values(engine):
     x, c = rows_and_centroids(*((80, 90, 24) if ON_GPU else (30, 70, 24)))
     for dtype in (torch.float16, torch.bfloat16):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -61,13 +61,16 @@ def carried(x: Tensor, plan: CarryPlan, codes: Tensor, first_row: int = 0, out: 
     return out
 
 
-def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> RowArgs:
-    """Rows x (n, d) ready for the score kernels; unit rows need no lengths."""
+def scored(x: Tensor, mode: Mode | Literal["half"], tile: Tile, unit: bool = False) -> RowArgs:
+    """Rows x (n, d) ready for the score kernels: "fp32" gives both halves of a row, "half" the high one.
+
+    Unit rows need no lengths.
+    """
     n, d = x.shape
-    if mode == "fp32":
-        high, low = (torch.empty(n, d, dtype=torch.float16, device=x.device) for _ in range(2))
+    if mode in ("fp32", "half"):
+        high = torch.empty(n, d, dtype=torch.float16, device=x.device)
         scale, length = (torch.empty(n, dtype=torch.float32, device=x.device) for _ in range(2))
-        rows = RowArgs(high, low, scale, length)
+        rows = RowArgs(high, torch.empty_like(high) if mode == "fp32" else None, scale, length)
         _launch(x, (), None, None, None, 0, rows)
         return rows
     if unit or tile.dims == tile.padded:

@@ -8,7 +8,7 @@ from torch import Tensor
 from . import tiles
 from .carry import scored
 from .codebook import CudaCodebook
-from .tiles import ceil_div, power_above, tile_for
+from .tiles import Tile, ceil_div, power_above, tile_for
 from .triton import repair as kernels_repair
 from .triton import top as kernels_top
 from .triton.arguments import RowList, SlotShape
@@ -16,6 +16,8 @@ from .triton.arguments import RowList, SlotShape
 __all__ = ["nearest", "top"]
 
 EXACT = 1 << 28  # numbers split into halves at once: 4 bytes each
+CANDIDATES = 4  # codewords that one product of halves keeps of a row
+SCREENED = 128  # codewords from which that product pays
 
 
 def top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
@@ -28,7 +30,48 @@ def nearest(x: Tensor, book: CudaCodebook) -> Tensor:
     """The best codeword of every row, near-ties decided in float64, lowest index first: (n,) int32."""
     if len(book) == 1 or len(x) == 0:
         return torch.zeros(len(x), dtype=torch.int32, device=x.device)
-    return torch.cat([_exact_top(part, book, 1)[0][:, 0] for part in x.contiguous().split(_exact_rows(x))])
+    find = _screened if len(book) >= SCREENED else _best
+    return torch.cat([find(part, book) for part in x.contiguous().split(_exact_rows(x))])
+
+
+def _best(x: Tensor, book: CudaCodebook) -> Tensor:
+    return _exact_top(x, book, 1)[0][:, 0]
+
+
+def _screened(x: Tensor, book: CudaCodebook) -> Tensor:
+    """The best codewords, of the few that one product of halves leaves; rows that it leaves more go to `_best`."""
+    (n, d), K = x.shape, len(book)
+    index = torch.empty(n, CANDIDATES, dtype=torch.int32, device=x.device)
+    lists = torch.empty(2, n, dtype=torch.int32, device=x.device)
+    counts = torch.zeros(2, 1, dtype=torch.int32, device=x.device)
+    close, undecided = RowList(lists[0], counts[0]), RowList(lists[1], counts[1])
+    tile = tile_for(d, 2, "fp16")
+    c, keep = book.operands("fp32", tile.padded, tile.wide), _slots(tile, K, CANDIDATES, 2)
+    kernels_top.screen_kernel[(ceil_div(n, tile.rows),)](
+        scored(x, "half", tile), c._replace(low=None), index, close, undecided, n,
+        2.0 * 2.0**-10 + _rounding(d, keep.LOW), book.reach, book.offset_reach, tile.shape(d), keep, **tile.launch,
+    )  # fmt: skip
+    kernels_repair.choose_kernel[(8 * tiles.PROGRAMS,)](
+        x, book.exact, book.exact_offset, index, close, d, min(64, power_above(d)), 16, CANDIDATES
+    )
+    best = index[:, 0]
+    if count := int(counts[1]):
+        rows = undecided.rows[:count]
+        best[rows] = _best(x[rows], book)
+    return best
+
+
+def _slots(tile: Tile, K: int, k: int, depth: int) -> SlotShape:
+    """Slots of a depth for the k best of K codewords."""
+    blocks = ceil_div(K, tile.wide) * tile.split
+    return SlotShape(k, power_above(k), depth, depth < min(k, blocks), False, tile.low_bits(K), K % tile.wide != 0)
+
+
+def _rounding(d: int, low: int) -> float:
+    """The error of a difference of two scores over |x||c|: halves lose 3 * 2^-22, a sum of d products d * 2^-22 at
+    most, the index of the block a score's low bits.
+    """
+    return 2.0 * (d + 16 + low + 1) * 2.0**-22
 
 
 def _ordered_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
@@ -53,14 +96,10 @@ def _exact_top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
     value = torch.empty(n, k, dtype=torch.float32, device=x.device)
     undecided = RowList(torch.empty_like(index[:, 0]), torch.zeros(1, dtype=torch.int32, device=x.device))
     tile = tile_for(d, k, "fp32")
-    c, low, depth = book.operands("fp32", tile.padded, tile.wide), tile.low_bits(K), 2 if k <= 8 else 3
-    # Halves lose 3 * 2^-22 of |x||c|, a sum of d products d * 2^-22 at most, the index of the block a score's low bits.
-    tolerance = 2.0 * (d + 16 + low + 1) * 2.0**-22
-    evict = depth < min(k + 1, c.blocks * tile.split)
-    keep = SlotShape(k, power_above(k + 1), depth, evict, False, low, K % tile.wide != 0)
+    c, keep = book.operands("fp32", tile.padded, tile.wide), _slots(tile, K, k + 1, 2 if k <= 8 else 3)
     kernels_top.tokens_kernel[(ceil_div(n, tile.rows),)](
-        scored(x, "fp32", tile), c, index, value, undecided, n, tolerance, book.reach, book.offset_reach,
-        tile.shape(d), keep, **tile.launch,
+        scored(x, "fp32", tile), c, index, value, undecided, n, _rounding(d, keep.LOW), book.reach,
+        book.offset_reach, tile.shape(d), keep, **tile.launch,
     )  # fmt: skip
     kernels_repair.settle_kernel[(8 * tiles.PROGRAMS,)](
         x, book.exact, book.exact_offset, index, value, undecided, K, d, 16, 4, 128, k, num_warps=8

@@ -13,11 +13,11 @@ __all__ = ["CodebookArgs", "PairArgs", "RowArgs", "RowList", "SlotShape", "TileS
 
 
 class RowArgs(NamedTuple):
-    """Rows to be scored: the rows alone, or two float16 halves of every row, 2^e row = x + low."""
+    """Rows to be scored: the rows alone, or one or two float16 halves of every row, 2^e row = x + low."""
 
     x: Tensor  # (n, D)
     low: Tensor | None = None  # (n, D) float16
-    scale: Tensor | None = None  # (n,) float32, 2^e of every row; absent with low
+    scale: Tensor | None = None  # (n,) float32, 2^e of every row; absent where rows are not halves
     length: Tensor | None = None  # (n,) float32, |row|; absent where it is one, or the kernel computes it
 
 

@@ -33,7 +33,7 @@ def carry_kernel(
             r, table, inverse, codes, first_row + rows, live, inside, dim, code_stride,
             STEPS[i][0], STEPS[i][1], STEPS[i][2], STEPS[i][3], STEPS[i - 1][3] if i > 0 else False, D, BM,
         )  # fmt: skip
-    if out.low is not None:
+    if out.scale is not None:
         length = tl.sqrt_rn(tl.sum(r * r, 1))
         peak = tl.max(tl.abs(r), 1)
         exponent = (peak.to(tl.int32, bitcast=True) >> 23) & 255
@@ -42,7 +42,8 @@ def carry_kernel(
         scaled = r * up[:, None]
         high = scaled.to(tl.float16)
         tl.store(out.x + at, high, mask=inside)
-        tl.store(out.low + at, (scaled - high.to(tl.float32)).to(tl.float16), mask=inside)
+        if out.low is not None:
+            tl.store(out.low + at, (scaled - high.to(tl.float32)).to(tl.float16), mask=inside)
         tl.store(out.scale + rows, up, mask=live)
         tl.store(out.length + rows, length, mask=live)
     else:

@@ -2,6 +2,7 @@
 
 repair_kernel     fit: what the slots pushed out could have been among the top k; the top k themselves are kept
 settle_kernel     tokens: the best codewords are closer than rounding error; scored in float64
+choose_kernel     tokens: a few codewords are closer than rounding error; the best of them in float64
 rescore_kernel    the top k are known as a set; their scores in float64, and their order
 """
 
@@ -144,6 +145,44 @@ def settle_kernel(
 
 
 @triton.jit
+def choose_kernel(
+    x, exact, exact_offset, index, close,
+    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, K_TOP: tl.constexpr,
+):  # fmt: skip
+    """The first column of index (n, K_TOP) int32 becomes the best of all, in float64, ties to the lowest index.
+
+    Of the rows in close, a RowList; the others are as they should be.
+    """
+    count = tl.load(close.length)
+    for first in range(tl.program_id(0) * BM, count, tl.num_programs(0) * BM):
+        here = first + tl.arange(0, BM)
+        live = here < count
+        rows = tl.load(close.rows + here, mask=live, other=0).to(tl.int64)
+        top = tl.full([BM], float("-inf"), tl.float64)
+        top_at = tl.full([BM], 0, tl.int32)
+        for r in tl.static_range(K_TOP):
+            code = tl.load(index + rows * K_TOP + r, mask=live, other=0)
+            s = _exact_score(x, exact, exact_offset, rows, code, live, D, BD)
+            better = (s > top) | ((s == top) & (code < top_at))
+            top = tl.where(better, s, top)
+            top_at = tl.where(better, code, top_at)
+        tl.store(index + rows * K_TOP, top_at, mask=live)
+
+
+@triton.jit
+def _exact_score(x, exact, exact_offset, rows, code, live, D: tl.constexpr, BD: tl.constexpr):
+    """The scores of rows (BM,) and one codeword each, in float64: (BM,)."""
+    s = tl.load(exact_offset + code)
+    for d in range(0, D, BD):
+        dim = d + tl.arange(0, BD)
+        inside = live[:, None] & (dim < D)[None, :]
+        xt = tl.load(x + rows[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float64)
+        ct = tl.load(exact + code.to(tl.int64)[:, None] * D + dim[None, :], mask=inside, other=0.0)
+        s += tl.sum(xt * ct, 1)
+    return s
+
+
+@triton.jit
 def rescore_kernel(
     x, exact, exact_offset, index, value, n,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, K_TOP: tl.constexpr, KP: tl.constexpr,
@@ -156,19 +195,12 @@ def rescore_kernel(
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     live = rows < n
     rows = rows.to(tl.int64)
-    part = tl.arange(0, BD)
     rank = tl.arange(0, KP)[None, :]
     values = tl.full([BM, KP], float("-inf"), tl.float64)
     indices = tl.full([BM, KP], 2147483647, tl.int32)
     for r in tl.static_range(K_TOP):
         code = tl.load(index + rows * K_TOP + r, mask=live, other=0)
-        s = tl.load(exact_offset + code)
-        for d in range(0, D, BD):
-            dim = d + part
-            inside = live[:, None] & (dim < D)[None, :]
-            xt = tl.load(x + rows[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float64)
-            ct = tl.load(exact + code.to(tl.int64)[:, None] * D + dim[None, :], mask=inside, other=0.0)
-            s += tl.sum(xt * ct, 1)
+        s = _exact_score(x, exact, exact_offset, rows, code, live, D, BD)
         values = tl.where(rank == r, s[:, None], values)
         indices = tl.where(rank == r, code[:, None], indices)
     for r in tl.static_range(K_TOP):

@@ -6,6 +6,7 @@ k, the row is put on a list and scored again by `repair`. The top k are taken fr
 
     fit_kernel       one fitting pass: soft weights of the top k, as pairs to be sorted by codeword (`sums`)
     tokens_kernel    the top k themselves, with a list of the rows where rounding could have changed them
+    screen_kernel    the few codewords that can be the best by coarse scores, with a list of the rows that have more
 
 x is a RowArgs, c a CodebookArgs, TILE a TileShape, KEEP a SlotShape (`arguments`).
 """
@@ -59,7 +60,7 @@ def fit_kernel(
 def tokens_kernel(
     x, c, index, value, undecided, n, tolerance, reach, offset_reach, TILE: tl.constexpr, KEEP: tl.constexpr
 ):
-    """index (n, K_TOP) int32 and value (n, K_TOP) float32: the top k of one tile of BM rows and their scores.
+    """index (n, k) int32 and value (n, k) float32: the top k = K_TOP - 1 of one tile of BM rows and their scores.
 
     undecided: a RowList, which gets the rows where codewords are closer than rounding error, which is at most
     tolerance * (|row| reach + offset_reach); reach is the longest codeword, offset_reach the largest |offset|.
@@ -71,22 +72,55 @@ def tokens_kernel(
     live = rows < n
     grow = growth(x, c, rows, live, TILE.BM)
     m1, m2, m3, out, length = _scan(x, c, rows, live, grow, False, TILE, KEEP)
-    values, indices, _ = take_best(m1, m2, m3, c, KEEP.K_TOP + 1, TILE, KEEP)
-    rank = tl.arange(0, KEEP.KP)[None, :]
-    last = tl.max(tl.where(rank == KEEP.K_TOP - 1, values, WORST), 1)
-    next_best = tl.max(tl.where(rank == KEEP.K_TOP, values, WORST), 1)
+    values, indices, _ = take_best(m1, m2, m3, c, KEEP.K_TOP, TILE, KEEP)
+    TOP: tl.constexpr = KEEP.K_TOP - 1
+    last = _ranked(values, TOP - 1, KEEP)
     slack = tolerance * (length * reach + offset_reach) * grow
-    doubtful = (last - next_best < slack) | (out > last - slack)
+    doubtful = (last - _ranked(values, TOP, KEEP) < slack) | (out > last - slack)
     _list(rows, doubtful & live, undecided)
+    rank = tl.arange(0, KEEP.KP)[None, :]
+    put = rows.to(tl.int64)[:, None] * TOP + rank
+    tl.store(index + put, indices, mask=live[:, None] & (rank < TOP))
+    tl.store(value + put, values / grow[:, None], mask=live[:, None] & (rank < TOP))
+
+
+@triton.jit
+def screen_kernel(
+    x, c, index, close, undecided, n, tolerance, reach, offset_reach, TILE: tl.constexpr, KEEP: tl.constexpr
+):
+    """index (n, K_TOP) int32: the best K_TOP codewords of one tile of BM rows by coarse scores, best first.
+
+    close: a RowList, which gets the rows whose best is one of these, perhaps not the first. undecided gets those whose
+    best may be another. The error is bound as in `tokens_kernel`.
+    """
+    start = tl.program_id(0) * TILE.BM
+    if start >= n:
+        return
+    rows = start + tl.arange(0, TILE.BM)
+    live = rows < n
+    grow = growth(x, c, rows, live, TILE.BM)
+    m1, m2, m3, out, length = _scan(x, c, rows, live, grow, False, TILE, KEEP)
+    values, indices, _ = take_best(m1, m2, m3, c, KEEP.K_TOP, TILE, KEEP)
+    best = _ranked(values, 0, KEEP)
+    near = best - tolerance * (length * reach + offset_reach) * grow
+    doubtful = (out > near) | (_ranked(values, KEEP.K_TOP - 1, KEEP) > near)
+    _list(rows, doubtful & live, undecided)
+    _list(rows, (_ranked(values, 1, KEEP) > near) & ~doubtful & live, close)
+    rank = tl.arange(0, KEEP.KP)[None, :]
     put = rows.to(tl.int64)[:, None] * KEEP.K_TOP + rank
     tl.store(index + put, indices, mask=live[:, None] & (rank < KEEP.K_TOP))
-    tl.store(value + put, values / grow[:, None], mask=live[:, None] & (rank < KEEP.K_TOP))
+
+
+@triton.jit
+def _ranked(values, at: tl.constexpr, KEEP: tl.constexpr):
+    """Column `at` of values (BM, KP)."""
+    return tl.max(tl.where(tl.arange(0, KEEP.KP)[None, :] == at, values, WORST), 1)
 
 
 @triton.jit
 def growth(x, c, rows, live, BM: tl.constexpr):
     """The factors of the scores of rows (BM,): powers of two where rows and codebook are halves, else 1."""
-    if x.low is None:  # noqa: SIM108
+    if x.scale is None:
         grow = tl.full([BM], 1.0, tl.float32)
     else:
         grow = tl.load(x.scale + rows, mask=live, other=1.0) * c.scale
