@@ -1,6 +1,7 @@
 """The runs of `experiments/search.py` on one GPU: all models of a shop are trained at once, as one.
 
-    python experiments/search_stack.py SMALL -o OUT --small --preset small --batch 128 --epochs 8 4 12 --device cuda
+    python experiments/search_stack.py SMALL -o OUT --small                     the plan of search.py --small
+    python experiments/search_stack.py SMALL -o OUT --small --preset small --batch 128 --epochs 8 4 12
     python experiments/search_stack.py SMALL -o OUT --small ... --datasets homedepot --levels 5     a part of the list
     python experiments/search_stack.py SMALL -o OUT --small ... --held-out 0.1 --tokenizers prq-kmeans rq-kmeans
     python experiments/search_tables.py OUT
@@ -30,7 +31,7 @@ import numpy as np
 import torch
 from search_codes import FIVE, TOKENIZERS, Key, Made, aligned_path, facts_of, kept_or_made, kept_path, key_of, lines_of
 
-from search import MAIN, SMALL, Setting, append, figures_of, run_list, save_ranks
+from search import MAIN, SMALL, SMALL_EPOCHS, Setting, append, figures_of, run_list, save_ranks
 from sidkit import SidTable
 from sidkit.data.items import match
 from sidkit.engine.device import find_device, product_dtype
@@ -318,22 +319,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--all-seeds", action="store_true", help="every run for every seed, not the main rows alone")
     parser.add_argument("--skip-main", action="store_true", help="without PRQ-KMeans and RQ-KMeans")
-    parser.add_argument("--preset", default="small")
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--epochs", type=int, nargs=3, required=True)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
-    parser.add_argument("--words", type=int, default=4000)
+    parser.add_argument("--preset", help="[default: the model of search.py --small]")
+    parser.add_argument("--dropout", type=float, default=0.1, help="with --preset")
+    parser.add_argument("--epochs", type=int, nargs=3, help="[default: those of search.py --small]")
+    parser.add_argument("--batch", type=int, default=SMALL.batch)
+    parser.add_argument("--learning-rate", type=float, default=SMALL.learning_rate)
+    parser.add_argument("--warmup", type=int, default=SMALL.warmup)
+    parser.add_argument("--words", type=int, default=SMALL.words)
     parser.add_argument("--held-out", type=float, default=0.0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--no-graphs", action="store_true", help="every step call by call")
     asked = parser.parse_args()
-    shape = replace(preset(asked.preset), dropout=asked.dropout)
     plan = replace(
-        SMALL, shape=shape, batch=asked.batch, learning_rate=asked.learning_rate, words=asked.words, warmup=100
-    )
-    size = "small" if asked.small else "full"
-    setting = Setting(size, plan, {dataset: tuple(asked.epochs) for dataset in asked.datasets})
+        SMALL, batch=asked.batch, learning_rate=asked.learning_rate, words=asked.words, warmup=asked.warmup,
+        shape=replace(preset(asked.preset), dropout=asked.dropout) if asked.preset else SMALL.shape,
+    )  # fmt: skip
+    epochs = {dataset: tuple(asked.epochs) for dataset in asked.datasets} if asked.epochs else SMALL_EPOCHS
+    setting = Setting("small" if asked.small else "full", plan, epochs)
     asked.output.mkdir(parents=True, exist_ok=True)
     runs = run_list(asked.shops, asked.datasets, max(asked.seeds) + 1)
     if asked.all_seeds:

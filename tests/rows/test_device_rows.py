@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from kernels import DEVICE, QUIET, kernels_run, needs_gpu, torch
+from sidkit.rows.local import LocalRows
+from sidkit.rows.seam import choose
 from sidkit.rows.sources import ArraySource
 from sidkit.stages.prepare import FittedNormalize
+from sidkit.stages.stage import FitContext
 
 pytestmark = QUIET
 
@@ -28,6 +31,23 @@ def test_a_fit_gets_16_bit_rows_only_where_they_have_length_one():
     rows.map(FittedNormalize()).reduce(note, "bf16")
     rows.map(FittedNormalize()).reduce(note)
     assert seen == [torch.float32, torch.float16, torch.bfloat16, torch.float32]
+
+
+@kernels_run
+@pytest.mark.parametrize(("change", "stay"), [(None, True), ("a copy", False), ("a zero row", False)])
+def test_first_centroids_stay_on_the_device_if_all_are_different(change, stay):
+    from sidkit.rows.cuda import DeviceRows, Resident
+
+    x = np.random.default_rng(5).normal(size=(40, 6)).astype(np.float32)
+    drawn = choose(40, 32, (3, 0))
+    if change == "a copy":
+        x[drawn[4]] = x[drawn[9]]
+    elif change is not None:
+        x[drawn[4]] = 0
+    run = FitContext(seed=3)
+    found = run.start_rows(DeviceRows(Resident(torch.from_numpy(x).to(DEVICE))), 16, 0, there=True)
+    assert isinstance(found, torch.Tensor) == stay
+    assert np.array_equal(torch.as_tensor(found).cpu().numpy(), run.start_rows(LocalRows(ArraySource(x)), 16, 0))
 
 
 def test_chunks_from_files_pass_through_two_buffers(monkeypatch):

@@ -67,6 +67,13 @@ class DeviceRows:
     def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
         return self._take(indices).cpu().numpy()  # type: ignore[no-any-return]
 
+    def take_different(self, indices: NDArray[np.int64]) -> Tensor | None:
+        """As `seam.ReducesThere` says, by a digest of each row."""
+        x = self._take(indices)
+        factors = np.random.default_rng(0).integers(1, 1 << 63, x.shape[1])
+        digests = ((x + 0.0).view(torch.int32) * torch.as_tensor(factors).to(x.device)).sum(1)
+        return x if len(torch.unique(digests)) == len(x) and bool(x.any(1).all()) else None
+
     def reduce(self, f: Callable[[Any, Any], Sums], precision: str = "fp32") -> Sums:
         """The sum over chunks of f(x, codes), as arrays on the host.
 

@@ -131,10 +131,13 @@ class MakesRows(Protocol):
 
 @runtime_checkable
 class ReducesThere(Protocol):
-    """Rows of a device that can leave sums there."""
+    """Rows of a device that can leave results there."""
 
     def reduce_there(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
         """As `Rows.reduce`, its arrays on the device."""
+
+    def take_different(self, indices: NDArray[np.int64]) -> Array | None:
+        """As `Rows.take`, on the device; None if a row is zero or perhaps equal to another."""
 
 
 def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:

@@ -18,7 +18,7 @@ from ..errors import SpecError
 from ..files.checkpoint import Checkpoint
 from ..geometry import Array
 from ..progress import Progress, Silent
-from ..rows.seam import Rows, choose
+from ..rows.seam import ReducesThere, Rows, choose
 
 __all__ = [
     "UNKNOWN_LENGTH",
@@ -150,10 +150,11 @@ class FitContext:
     def seed_of(self, level: int) -> tuple[int, int]:
         return self.seed, level
 
-    def start_rows(self, rows: Rows, size: int, level: int) -> NDArray[Any]:
+    def start_rows(self, rows: Rows, size: int, level: int, there: bool = False) -> Any:
         """The rows that start a codebook of this size: those requested or given, or a draw with the level's seed.
 
-        A draw takes distinct rows first, and zero rows last: of two equal centroids one would stay empty.
+        A draw takes distinct rows first, and zero rows last: of two equal centroids one would stay empty. there: they
+        may stay on the device that has the rows.
         """
         n, drawn = rows.shape[0], 2 * size
         requested = self.requested_rows(n, size, level)
@@ -162,7 +163,12 @@ class FitContext:
         if self.starts is not None and level in self.starts:
             return self._given(level, (size, rows.shape[1]))
         while True:
-            x, distinct = _distinct_first(rows, choose(n, min(n, drawn), self.seed_of(level)), size)
+            numbers = choose(n, min(n, drawn), self.seed_of(level))
+            if there and isinstance(rows, ReducesThere):  # most draws are of different rows
+                x = rows.take_different(numbers[:size])
+                if x is not None:
+                    return x
+            x, distinct = _distinct_first(rows, numbers, size)
             if distinct >= size or drawn >= n:
                 return x
             drawn *= 4  # most rows are copies

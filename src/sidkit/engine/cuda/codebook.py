@@ -21,7 +21,7 @@ PAD = 256  # codewords are padded to a multiple of every tile's width
 
 def book(centroids: Any, metric: str, x: Tensor, bonus: Any = None) -> CudaCodebook:
     """Centroids (K, d) made ready to score rows like x; a bonus (K,) is added to euclidean scores."""
-    exact = torch.as_tensor(centroids).to(device=x.device, dtype=torch.float64)
+    exact = torch.as_tensor(centroids).to(x.device).double()
     if metric == "cosine":
         return CudaCodebook(unit(exact), torch.zeros(len(exact), dtype=torch.float64, device=x.device), True, 1.0, 0.0)
     offset = -0.5 * squared_length(exact)[:, 0]

@@ -16,7 +16,7 @@ from .triton.arguments import RowList, SlotShape
 __all__ = ["nearest", "top"]
 
 EXACT = 1 << 28  # numbers split into halves at once: 4 bytes each
-CANDIDATES = 4  # codewords that one product of halves keeps of a row
+CANDIDATES = 4  # codewords that one product of halves keeps of a row; twice as many of a row that is read in parts
 SCREENED = 128  # codewords from which that product pays
 
 
@@ -40,19 +40,19 @@ def _best(x: Tensor, book: CudaCodebook) -> Tensor:
 
 def _screened(x: Tensor, book: CudaCodebook) -> Tensor:
     """The best codewords, of the few that one product of halves leaves; rows that it leaves more go to `_best`."""
-    (n, d), K = x.shape, len(book)
-    index = torch.empty(n, CANDIDATES, dtype=torch.int32, device=x.device)
+    (n, d), K, tile = x.shape, len(book), tile_for(x.shape[1], 2, "fp16")
+    kept = CANDIDATES if tile.dims == tile.padded else 2 * CANDIDATES
+    index = torch.empty(n, kept, dtype=torch.int32, device=x.device)
     lists = torch.empty(2, n, dtype=torch.int32, device=x.device)
     counts = torch.zeros(2, 1, dtype=torch.int32, device=x.device)
     close, undecided = RowList(lists[0], counts[0]), RowList(lists[1], counts[1])
-    tile = tile_for(d, 2, "fp16")
-    c, keep = book.operands("fp32", tile.padded, tile.wide), _slots(tile, K, CANDIDATES, 2)
+    c, keep = book.operands("fp32", tile.padded, tile.wide), _slots(tile, K, kept, 2)
     kernels_top.screen_kernel[(ceil_div(n, tile.rows),)](
         scored(x, "half", tile), c._replace(low=None), index, close, undecided, n,
         2.0 * 2.0**-10 + _rounding(d, keep.LOW), book.reach, book.offset_reach, tile.shape(d), keep, **tile.launch,
     )  # fmt: skip
     kernels_repair.choose_kernel[(8 * tiles.PROGRAMS,)](
-        x, book.exact, book.exact_offset, index, close, d, min(64, power_above(d)), 16, CANDIDATES
+        x, book.exact, book.exact_offset, index, close, d, min(64, power_above(d)), 16, kept
     )
     best = index[:, 0]
     if count := int(counts[1]):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine import engine_of
-from ...engine.arrays import like, namespace, on_host
+from ...engine.arrays import like, namespace, on_host, widened
 from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array
@@ -126,7 +126,8 @@ class KMeans:
         return Centroids(require_array(arrays, "centroids", (self.size, d)), self.metric)
 
     def start(self, rows: Rows, run: FitContext) -> Centroids:
-        return Centroids(run.start_rows(rows, self.size, rows.width).astype(np.float64), self.metric)
+        first = run.start_rows(rows, self.size, rows.width, there=self.stays_on_device)
+        return Centroids(widened(first), self.metric)
 
     def statistics(self, clusters: Centroids, x: Array, codes: Array) -> Sums:
         engine = engine_of(x)
