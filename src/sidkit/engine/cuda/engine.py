@@ -2,8 +2,9 @@
 
 Fits (`soft_sums`) multiply rows in their dtype: float16 and bfloat16 rows in one product on the tensor cores, float32
 rows in TensorFloat-32, or in three products of float16 halves ("fp32"), which are as accurate as float32. Tokens
-(`nearest`, `top`) always take the three products and a bound on their error; rows whose best scores differ by less are
-scored in float64. So tokens equal the float64 answer, ties to the lowest index, as on the CPU.
+(`nearest`) are screened in one product of halves, and `top` takes three, each with a bound on its error; codewords
+whose scores differ by less are scored in float64. So tokens equal the float64 answer, ties to the lowest index, as on
+the CPU.
 """
 
 from __future__ import annotations
