@@ -10,9 +10,10 @@ The training command is given again until it says that all runs are done; --minu
 epochs are the paper's 4/3/6, all tasks are trained, and codebooks are 256-128-64 (and -64-64). OUT and BASE have the
 same cells, so only one of them is put in a results file: --results names another.
 
-On a CPU, small shops and a model of 2 layers and 64 dimensions:
+On a CPU, small shops and a model of 2 layers and 64 dimensions; one thread and two processes suit two cores:
     python experiments/search_data.py DATA -o SMALL --encoders minilm wordllama --small
-    python experiments/search.py SMALL -o OUT --small
+    python experiments/search_codes.py SMALL -o OUT --small --seeds 3 --keep SMALL
+    python experiments/search.py SMALL -o OUT --small --seeds 3 --part 1/2          and --part 2/2
     python experiments/search_tables.py OUT
 
 One line of JSON is appended to OUT/runs.jsonl per (dataset, encoder, tokenizer, seed) as it is done, and the ranks of
@@ -32,7 +33,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-from search_codes import CONTROLS, FIVE, TOKENIZERS, Key, encoders_of, facts_of, key_of, lines_of, sids_of
+from search_codes import CONTROLS, FIVE, TOKENIZERS, Key, encoders_of, facts_of, kept_or_made, key_of, lines_of
 
 from sidkit.data.embeddings import open_embeddings
 from sidkit.search.bart.shape import BartShape, preset
@@ -78,7 +79,7 @@ SMALL_EPOCHS = {"homedepot": (1, 3, 8), "bestbuy": (1, 3, 8), "simulated": (1, 1
 
 def run(shops: Path, out: Path, key: Key, device: str, setting: Setting) -> dict[str, Any]:
     dataset, _, _, seed = key
-    made = sids_of(shops, key, setting.size, device)
+    made = kept_or_made(shops, key, setting.size, device)
     data = _data(shops, out, dataset, made)
     with TemporaryDirectory(dir=out) as folder:
         plan = setting.plan_of(dataset, seed)
@@ -95,7 +96,7 @@ def run(shops: Path, out: Path, key: Key, device: str, setting: Setting) -> dict
 
 def baselines(shops: Path, out: Path, dataset: str, encoder: str, setting: Setting) -> list[dict[str, Any]]:
     """A line per baseline, on the pairs of the runs; nearest neighbours by the same aligned vectors."""
-    made = sids_of(shops, (dataset, encoder, "rq-kmeans", 0), setting.size, "cpu")
+    made = kept_or_made(shops, (dataset, encoder, "rq-kmeans", 0), setting.size, "cpu")
     data = _data(shops, out, dataset, made)
     folder = shops / dataset / f"aligned-{encoder}"
     vectors = AlignedVectors(*(open_embeddings(str(folder / f"{name}.parquet")) for name in ("items", "queries")))

@@ -149,7 +149,7 @@ def kept_or_made(shops: Path, key: Key, size: str, device: str) -> Made:
             file[f"book{level}"].astype(np.float32) if f"book{level}" in file else None for level in range(len(sizes))
         ]
     stages = [KeptStage((one,), (book,)) for one, book in zip(sizes, books, strict=True)]
-    tokenizer = SimpleNamespace(stages=stages) if facts["tokenizer"] else None
+    tokenizer = SimpleNamespace(stages=stages, sizes=sizes) if facts["tokenizer"] else None
     return Made(*tables, tokenizer, facts["seconds"])
 
 
