@@ -53,12 +53,12 @@ class Client(asyncio.Protocol):
         answer = b"".join(self.parts)
         head = answer.find(b"\r\n\r\n")
         if head >= 0:
-            at = answer.lower().find(b"content-length:", 0, head)
+            at = answer[:head].lower().find(b"content-length:")
             self.missing = head + 4 + int(answer[at + 15 : answer.find(b"\r\n", at)]) - len(answer)
         self.parts = [answer]
         if head >= 0 and self.missing == 0:
             self.parts = []
-            self.waiter.set_result((answer[9:12], answer[head + 4 :]))
+            self.waiter.set_result((answer[9:12], memoryview(answer)[head + 4 :]))
 
     async def ask(self, request: bytes) -> tuple[bytes, bytes]:
         self.waiter = asyncio.get_running_loop().create_future()

@@ -80,6 +80,31 @@ def test_small_requests_wait_while_the_encoder_works_and_are_then_encoded_togeth
     run(go)
 
 
+def test_two_full_batches_are_encoded_side_by_side_and_no_third():
+    class Meeting(Counting):
+        """Encodes once two batches are there, which neither would see if one waited for the other."""
+
+        def __init__(self):
+            super().__init__()
+            self.two, self.here, self.most = threading.Barrier(2), 0, 0
+
+        def encode(self, x):
+            self.here += 1
+            self.most = max(self.most, self.here)
+            self.two.wait(60)
+            self.here -= 1
+            return x[:, :1].astype(np.int32)
+
+    async def go():
+        batcher, snapshot, full = Batcher(1 << 20, lambda n: None), Meeting(), batching.TOGETHER
+        answers = await asyncio.gather(*(batcher.encode(snapshot, rows(i * full, full)) for i in range(6)))
+        for i, codes in enumerate(answers):
+            assert np.array_equal(codes[:, 0], np.arange(i * full, (i + 1) * full))
+        assert snapshot.most == 2
+
+    run(go)
+
+
 def test_a_failure_reaches_its_own_batch_alone():
     class Failing(Counting):
         def encode(self, x):

@@ -17,6 +17,7 @@ import pytest
 import sidkit
 from served import ARROW, D, N, fuzzed, in_a_thread, rows, served, tokenizer
 from sidkit.serve.options import ServeOptions
+from sidkit.sids.template import TEMPLATES, Template
 
 for module in ("uvicorn", "starlette", "orjson", "prometheus_client"):
     pytest.importorskip(module)
@@ -75,8 +76,20 @@ class TestAnswers:
         with pa.ipc.open_stream(content) as answers:
             answer = answers.read_all()
         assert answer["item_id"].to_pylist() == table["item_id"].to_pylist()
-        assert answer["codes"].to_pylist() == shop[1].encode(x).tolist()
+        codes = shop[1].encode(x)
+        assert answer["codes"].to_pylist() == codes.tolist()
+        assert answer["sid"].to_pylist() == [shop[2].write(one) for one in codes.tolist()]
         assert answer.schema.metadata[b"tokenizer"].decode() == shop[1].digest
+
+    @pytest.mark.parametrize("form", [*TEMPLATES.values(), Template("é{code}", ", ", "[", "]")], ids=str)
+    def test_sids_are_written_alike_in_json_and_arrow(self, service, form):
+        snapshot = replace(service[1].snapshot, published=None)
+        vars(snapshot)["template"] = form
+        for n in (0, 1, 300):
+            codes = np.random.default_rng(n).integers(0, snapshot.fitted.sizes, (n, 3)).astype(np.int32)
+            column = snapshot.written_as_arrow(codes)
+            column.validate(full=True)
+            assert column.to_pylist() == snapshot.written(codes) == [form.write(one) for one in codes.tolist()]
 
     def test_items_and_prefixes_of_a_table(self, service, shop):
         table = shop[2]
@@ -364,7 +377,7 @@ class TestTheFirstRequest:
         monkeypatch.setattr(native, "prepare", prepared.append)
         snapshot = build(options).state.service.snapshot
         assert prepared == [float("inf")]  # kernels, which no encoding of a few rows would pay for
-        assert {"_words", "_word_arrays"} <= set(vars(snapshot))
+        assert {"_words", "_parts"} <= set(vars(snapshot))
 
 
 class TestReload:

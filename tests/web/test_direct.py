@@ -24,13 +24,24 @@ LARGE = np.random.default_rng(0).integers(0, 256, 3_000_000, np.uint8).tobytes()
 gone = []
 
 
+async def pieced(receive):
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    return body
+
+
 async def digest(scope, receive, send):
     """The SHA-256 of a body, read by the extension; 408 if it did not come in time."""
     length = int(dict(scope["headers"]).get(b"content-length", b"0"))
     status, body = 200, b""
     try:
         async with asyncio.timeout(0.5 if scope["path"] == "/soon" else 10):
-            body = await scope["extensions"][BODY](length) if length else b""
+            if scope["path"] == "/pieces":
+                body = await pieced(receive)
+            elif length:
+                body = await scope["extensions"][BODY](length)
     except TimeoutError:
         status = 408
     except ClientGone:
@@ -43,13 +54,26 @@ async def digest(scope, receive, send):
     await send({"type": "http.response.body", "body": content})
 
 
+class Echo(asyncio.Protocol):
+    """Takes the place of a protocol for websockets, and sends back what comes."""
+
+    def __init__(self, config, server_state, app_state):
+        pass
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(data)
+
+
 @contextmanager
 def served(loop):
     if loop == "uvloop":
         pytest.importorskip("uvloop")
     with bind("127.0.0.1", [0]) as listener:
         protocol = limited_protocol("explore", 10, 5.0)
-        config = uvicorn.Config(digest, http=protocol, loop=loop, log_level="error", lifespan="off")
+        config = uvicorn.Config(digest, http=protocol, ws=Echo, loop=loop, log_level="error", lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -96,6 +120,25 @@ def test_a_body_arrives_whole_and_the_connection_is_used_again(client):
 def test_requests_sent_at_once_are_answered_in_order(client):
     threading.Thread(target=client.sendall, args=(post(LARGE, "/slow") + post(LARGE[5:]) + post(b"end"),)).start()
     assert [answer(client) for _ in range(3)] == [sha(LARGE), sha(LARGE[5:]), sha(b"end")]
+
+
+def test_an_application_that_does_not_ask_gets_its_pieces(client):
+    request = post(LARGE, "/pieces")
+    for part in (request[:100_000], request[100_000:100_001], request[100_001:], post(b"end", "/pieces")):
+        client.sendall(part)
+    assert [answer(client), answer(client)] == [sha(LARGE), sha(b"end")]
+
+
+def test_a_connection_can_become_a_websocket(client):
+    head = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    client.sendall(head)
+    assert client.recv(1000).startswith(b"GET / HTTP/1.1\r\n")
+    for part in (b"one", LARGE):
+        threading.Thread(target=client.sendall, args=(part,)).start()
+        got = b""
+        while len(got) < len(part):
+            got += client.recv(1 << 20)
+        assert got == part
 
 
 def test_a_client_that_waits_to_be_asked_is_asked(client):

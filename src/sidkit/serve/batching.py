@@ -1,7 +1,8 @@
 """Vectors of many requests, encoded together.
 
 Nobody waits for a batch to fill: whatever has arrived when the encoder is free is encoded at once. A request alone is
-encoded alone; the busier the service, the larger its batches. A row's codes do not depend on its batch.
+encoded alone; the busier the service, the larger its batches. A row's codes do not depend on its batch. Where a second
+batch is full, it is encoded beside the first: a batch begins and ends on one core, and the other would wait.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Batcher:
         self.queue_rows, self.observe = queue_rows, observe
         self.queue: deque[_Waiting] = deque()
         self.waiting = 0  # rows
-        self.handed = 0  # batches that the encoder has: the one it works on, and the next if that is full already
+        self.handed = 0  # batches that are being encoded: one, and a second beside it if that was full
         self.called = False
-        self.pool = ThreadPoolExecutor(1, "encode")
+        self.pool = ThreadPoolExecutor(2, "encode")
 
     async def encode(self, snapshot: Snapshot, rows: NDArray[Any]) -> NDArray[np.int32]:
         """rows: (n, d), checked -> codes (n, levels)."""
@@ -62,7 +63,7 @@ class Batcher:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _ready(self) -> bool:
-        """Whether a batch may be handed over: the encoder is free, or it has one, and those that wait fill another."""
+        """Whether a batch may be handed over: none is being encoded, or one is and those that wait fill another."""
         return bool(self.queue) and (self.handed == 0 or (self.handed == 1 and self.waiting >= TOGETHER))
 
     def _turn(self) -> None:

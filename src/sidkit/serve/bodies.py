@@ -126,7 +126,7 @@ def arrow_vectors(table: Any, snapshot: Snapshot) -> NDArray[Any]:
         raise Refused(422, str(error)[:300]) from None
 
 
-def codes_as_arrow(codes: NDArray[np.int32], given: Any, snapshot: Snapshot) -> bytes:
+def codes_as_arrow(codes: NDArray[np.int32], given: Any, snapshot: Snapshot) -> memoryview:
     """An Arrow stream of codes and SIDs, with the ids that came."""
     lists = pa.FixedSizeListArray.from_arrays(pa.array(codes.ravel()), codes.shape[1])
     columns = {"codes": lists, "sid": snapshot.written_as_arrow(codes)}
@@ -136,7 +136,7 @@ def codes_as_arrow(codes: NDArray[np.int32], given: Any, snapshot: Snapshot) -> 
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return bytes(sink.getvalue())
+    return memoryview(sink.getvalue())
 
 
 def rehearse(snapshot: Snapshot) -> None:

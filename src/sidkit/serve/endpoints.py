@@ -17,7 +17,7 @@ from .snapshot import Snapshot
 
 __all__ = ["Endpoints"]
 
-Body = tuple[bytes, str]  # of an answer: its content and type
+Body = tuple[bytes | memoryview, str]  # of an answer: its content and type
 
 
 class Endpoints:

@@ -77,13 +77,23 @@ class Snapshot:
         return [form.begin + form.between.join(one) + form.end for one in tokens]
 
     @cached_property
-    def _word_arrays(self) -> list[Any]:
-        return [pa.array(words, pa.string()) for words in self._words]
+    def _parts(self) -> tuple[Any, NDArray[np.int32]]:
+        """What each code of each level puts into a SID, all levels after one another, and where each level starts."""
+        form, last = self.template, len(self._words) - 1
+        parts = [
+            (form.between if level else form.begin) + word + (form.end if level == last else "")
+            for level, words in enumerate(self._words)
+            for word in words
+        ]
+        sizes = np.array(self.fitted.sizes, np.int32)
+        return pa.array(parts, pa.string()), np.cumsum(sizes, dtype=np.int32) - sizes
 
     def written_as_arrow(self, codes: NDArray[np.int32]) -> Any:
-        """codes (n, levels) as an Arrow array of SIDs."""
-        levels = zip(self._word_arrays, codes.T, strict=True)
-        return self.template.join([words.take(pa.array(column)) for words, column in levels])
+        """codes (n, levels) as an Arrow array of SIDs: of their parts, which lie side by side once taken in order."""
+        parts, starts = self._parts
+        _, ends, text = parts.take(pa.array((codes + starts).ravel())).buffers()
+        ends = np.frombuffer(ends, np.int32)[: codes.size + 1 : codes.shape[1]].copy()
+        return pa.StringArray.from_buffers(len(codes), pa.py_buffer(ends), text)
 
     def encode(self, x: NDArray[Any]) -> NDArray[np.int32]:
         """Vectors (n, d), checked before and in the dtype of the tokenizer, to codes (n, levels)."""
