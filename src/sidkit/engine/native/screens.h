@@ -3,6 +3,12 @@
 #define FINER 254 /* a second byte counts in so many parts of the first, and reaches from half of it down to half up */
 #define MAXIMA 32 /* running maxima kept per row: the k-th largest of them bounds the k-th best score from below */
 
+#define SPARE 64 /* numbers between two lists, which may be written too far */
+
+typedef struct { /* a row's shortlist: where it starts, how long it is; and its parts that are scored again */
+    int64_t at, count, some, more, row;
+} List;
+
 typedef struct { /* the memory of one thread, for a block of rows */
     int64_t row_stride, byte_stride;
     float *rows;      /* (block, row_stride), zero beyond d */
@@ -17,9 +23,10 @@ typedef struct { /* the memory of one thread, for a block of rows */
     float *close;     /* (block,) 2 B of scores by both bytes, over step */
     float *scores;    /* (block / TILE, panels, TILE, WIDE), over step */
     float *maxima;    /* (block, MAXIMA) */
-    int32_t *candidates; /* (K,) a shortlist */
-    int32_t *sums;    /* (K + 4,) products with second bytes */
-    float *rough;     /* (K + MAXIMA,) scores by both bytes */
+    float *ahead;     /* (block,) the k-th of them */
+    List *all, *lists; /* (block,) shortlists of all rows, and the long ones */
+    int32_t *candidates, *chosen; /* (block, K + SPARE) codewords in shortlists, and in shorter ones */
+    float *rough, *fine; /* (block, K + SPARE) their scores by the screen, and by both bytes */
     double *sharp;    /* (K + 4,) exact scores */
     int32_t *index;   /* (block, MAX_K) the answers */
     double *best;     /* (block, MAX_K) */

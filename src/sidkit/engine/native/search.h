@@ -1,4 +1,8 @@
-/* The k best codewords of every row on a desk: screen, shortlist, narrow, settle. */
+/* The k best codewords of every row on a desk: screen, shortlist, narrow, settle.
+ *
+ * Each is done for all rows before the next: how long a row's list is was then known long before it is gone through, so
+ * that a processor that guessed wrong is set right at once.
+ */
 
 #define FEW 8 /* candidates that are ranked by comparing all with all */
 
@@ -26,25 +30,44 @@ INLINE float kth(const float *maxima, int64_t k) {
 #endif
 }
 
-/* Codewords of row r that the screen cannot rule out, in rising order. */
-INLINE int64_t shortlist(Desk *desk, int64_t r, const Codebook *book, int64_t k) {
-    int32_t *candidates = desk->candidates;
+/* Candidates first .. first + WIDE of a bit each, and their scores, after `count` others; how many there are then. */
+INLINE int64_t take(uint32_t bits, int32_t first, const float *scores, int64_t count, int32_t *candidates,
+                    float *rough) {
+#if LANES == 16
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (int half = 0; half < 2; half++, bits >>= 16, first += 16, scores += 16) {
+        const __m512i all = _mm512_add_epi32(_mm512_set1_epi32(first), lane);
+        const __mmask16 some = (__mmask16)bits;
+        _mm512_storeu_si512(candidates + count, _mm512_maskz_compress_epi32(some, all));
+        STORE(rough + count, _mm512_maskz_compress_ps(some, LOAD(scores)));
+        count += __builtin_popcount(some);
+    }
+#else
+    do {
+        const int lane = __builtin_ctz(bits);
+        candidates[count] = first + lane, rough[count++] = scores[lane];
+    } while (bits &= bits - 1);
+#endif
+    return count;
+}
+
+/* Codewords of row r that the screen cannot rule out, in rising order, and their scores. */
+INLINE int64_t shortlist(const Desk *desk, int64_t r, const Codebook *book, int32_t *candidates, float *rough) {
     const float *scores = desk->scores + (r / TILE * book->panels * TILE + r % TILE) * WIDE;
-    vf least = SET(kth(desk->maxima + r * MAXIMA, k) - desk->bound[r]);
+    vf least = SET(desk->ahead[r] - desk->bound[r]);
     int64_t count = 0;
     for (int64_t first = 0; first < book->panels; first += 64) { /* mark, then visit: few branches to mispredict */
         int64_t panels = book->panels - first < 64 ? book->panels - first : 64;
         uint32_t hits[64];
         uint64_t marked = 0;
-        for (int64_t p = 0; p < panels; p++, scores += TILE * WIDE) {
-            hits[p] = REACHES(LOAD(scores), least) | REACHES(LOAD(scores + LANES), least) << LANES;
+        for (int64_t p = 0; p < panels; p++) {
+            const float *two = scores + (first + p) * TILE * WIDE;
+            hits[p] = REACHES(LOAD(two), least) | REACHES(LOAD(two + LANES), least) << LANES;
             marked |= (uint64_t)(hits[p] != 0) << p;
         }
         for (; marked; marked &= marked - 1) {
-            int p = __builtin_ctzll(marked);
-            uint32_t left = hits[p];
-            do candidates[count++] = (int32_t)((first + p) * WIDE + __builtin_ctz(left));
-            while (left &= left - 1);
+            const int64_t p = __builtin_ctzll(marked);
+            count = take(hits[p], (int32_t)((first + p) * WIDE), scores + (first + p) * TILE * WIDE, count, candidates, rough);
         }
     }
     while (count > 0 && candidates[count - 1] >= book->size) count--; /* padding */
@@ -79,13 +102,43 @@ INLINE int64_t keep_best(float *score, int32_t *candidates, int64_t count, int64
     return left;
 }
 
-/* A shortlist made shorter by scores of two bytes: what the screen found, and what second bytes add to it. */
-static int64_t narrow(Desk *desk, int64_t r, const Codebook *book, int64_t k, int64_t count) {
-    int32_t *candidates = desk->candidates;
+/* Those of `count` candidates with low <= score < high, and their scores; how many. Both may be written 16 too far. */
+INLINE int64_t between(const int32_t *candidates, const float *score, int64_t count, float low, float high,
+                       int32_t *chosen, float *theirs) {
+    int64_t some = 0;
+#if LANES == 16
+    for (int64_t c = 0; c < count; c += 16) {
+        const vf v = LOAD(score + c);
+        __mmask16 in = _mm512_cmp_ps_mask(v, SET(low), _CMP_GE_OQ) & _mm512_cmp_ps_mask(v, SET(high), _CMP_LT_OQ);
+        in &= (__mmask16)(count - c < 16 ? (1 << (count - c)) - 1 : 0xffff);
+        _mm512_storeu_si512(chosen + some, _mm512_maskz_compress_epi32(in, _mm512_loadu_si512(candidates + c)));
+        STORE(theirs + some, _mm512_maskz_compress_ps(in, v));
+        some += __builtin_popcount(in);
+    }
+#else
+    for (int64_t c = 0; c < count; c++) {
+        chosen[some] = candidates[c], theirs[some] = score[c];
+        some += score[c] >= low && score[c] < high;
+    }
+#endif
+    return some;
+}
+
+/* Call for rows that are soon to be read. */
+INLINE void call_for(const void *rows, int64_t bytes, const int32_t *which, int64_t count) {
+    for (int64_t c = 0; c < count; c++)
+        for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)rows + which[c] * bytes + i);
+}
+
+/* Scores of the screen for row r made finer by second bytes. */
+static void refine(const Desk *desk, int64_t r, const Codebook *book, const int32_t *candidates, int64_t count,
+                   float *score) {
     const int64_t line = (book->d + 63) / 64 * 64, step = LANES * 4;
     const int8_t *x = desk->bytes + r * desk->byte_stride, *finer = desk->finer + r * desk->byte_stride;
+    const int32_t correct = desk->correct[r] + desk->correct_finer[r];
     for (int64_t c = 0; c < count; c += 4) {
         const uint8_t *row[4];
+        int32_t sums[4];
         for (int64_t i = 0; i < 4; i++) row[i] = book->pairs + 2 * line * candidates[c + i < count ? c + i : c];
         vi p = ISET(0), q = p, s = p, t = p, pp = p, qq = p, ss = p, tt = p;
         for (int64_t i = 0; i < line; i += step) {
@@ -95,17 +148,54 @@ static int64_t narrow(Desk *desk, int64_t r, const Codebook *book, int64_t k, in
             s = DOT4(s, ILOAD(row[2] + i), low), ss = DOT4(ss, ILOAD(row[2] + line + i), high);
             t = DOT4(t, ILOAD(row[3] + i), low), tt = DOT4(tt, ILOAD(row[3] + line + i), high);
         }
-        four_sums(IADD(p, pp), IADD(q, qq), IADD(s, ss), IADD(t, tt), desk->sums + c);
+        four_sums(IADD(p, pp), IADD(q, qq), IADD(s, ss), IADD(t, tt), sums);
+        for (int64_t i = 0; i < 4; i++) /* beyond count, where nobody looks */
+            score[c + i] += (float)(sums[i] + correct) * (1.0f / FINER) * book->scale[candidates[c + i < count ? c + i : c]];
     }
-    const float *scores = desk->scores + (r / TILE * book->panels * TILE + r % TILE) * WIDE;
-    const int32_t correct = desk->correct[r] + desk->correct_finer[r];
-    float *score = desk->rough;
-    for (int64_t c = 0; c < count; c++) {
-        const int64_t j = candidates[c];
-        const float more = (float)(desk->sums[c] + correct) * (1.0f / FINER);
-        score[c] = scores[j / WIDE * TILE * WIDE + j % WIDE] + more * book->scale[j];
+}
+
+/* Shortlists of more than k made shorter by scores of both bytes: first of those that are ahead by the screen, which tell
+ * how far the others may be behind, then of the others that are not. In rising order again. */
+static void narrow(Desk *desk, int64_t n, const Codebook *book, int64_t k) {
+    int32_t *candidates = desk->candidates, *chosen = desk->chosen;
+    float *rough = desk->rough, *fine = desk->fine;
+    List *lists = desk->lists, *end = lists;
+    const int64_t line = (book->d + 63) / 64 * 64;
+    for (int64_t r = 0; r < n; r++) { /* the long ones */
+        *end = desk->all[r];
+        end += end->count > k && desk->bound[r] >= 0;
     }
-    return keep_best(score, candidates, count, k, desk->close[r]);
+    *end = (List){0};
+    for (List *l = lists; l < end; l++)
+        l->some = between(candidates + l->at, rough + l->at, l->count, desk->ahead[l->row], INFINITY, chosen + l->at,
+                          fine + l->at);
+    for (List *l = lists; l < end; l++) {
+        call_for(book->pairs, 2 * line, chosen + l[1].at, l[1].some);
+        refine(desk, l->row, book, chosen + l->at, l->some, fine + l->at);
+    }
+    for (List *l = lists; l < end; l++) {
+        const float ahead = desk->ahead[l->row], close = desk->close[l->row];
+        const float half = 0.5f * (desk->bound[l->row] + close);
+        const int64_t at = l->at + l->some;
+        float least = INFINITY;
+        for (int64_t c = l->at; c < at; c++) least = fine[c] < least ? fine[c] : least;
+        least -= half > close ? half : close; /* both bounds, halved: of one score each */
+        l->more = between(candidates + l->at, rough + l->at, l->count, least, ahead, chosen + at, fine + at);
+    }
+    for (List *l = lists; l < end; l++) {
+        call_for(book->pairs, 2 * line, chosen + l[1].at + l[1].some, l[1].more);
+        refine(desk, l->row, book, chosen + l->at + l->some, l->more, fine + l->at + l->some);
+    }
+    for (List *l = lists; l < end; l++) {
+        int32_t *left = chosen + l->at, *sorted = candidates + l->at;
+        const int64_t count = keep_best(fine + l->at, left, l->some + l->more, k, desk->close[l->row]);
+        desk->rescored += l->some + l->more, desk->all[l->row].count = count;
+        for (int64_t c = 0; c < count; c++) {
+            int64_t at = c;
+            for (; at > 0 && sorted[at - 1] > left[c]; at--) sorted[at] = sorted[at - 1];
+            sorted[at] = left[c];
+        }
+    }
 }
 #endif
 
@@ -124,9 +214,8 @@ INLINE void rank_few(const double *score, const int32_t *candidates, int64_t cou
 }
 
 /* The exact scores of a shortlist, the k best kept: best first, ties to the lowest index. Also |x|^2. */
-static void settle(Desk *desk, int64_t r, const Codebook *book, int64_t k, int64_t count) {
+static void settle(Desk *desk, int64_t r, const Codebook *book, int64_t k, const int32_t *candidates, int64_t count) {
     const int64_t d = book->d;
-    const int32_t *candidates = desk->candidates;
     int32_t *index = desk->index + r * MAX_K;
     double *best = desk->best + r * MAX_K, *score = desk->sharp;
     for (int64_t i = 0; i < d; i++) desk->wide[i] = desk->rows[r * desk->row_stride + i];
@@ -153,25 +242,18 @@ static void settle(Desk *desk, int64_t r, const Codebook *book, int64_t k, int64
     }
 }
 
-/* Candidates for row r after the screens; how many, or 0 where the answer is known. */
-INLINE int64_t pick(Desk *desk, int64_t r, const Codebook *book, int64_t k, int int8) {
-    int32_t *candidates = desk->candidates;
-    int64_t count = 0;
+/* Candidates for row r after the screen; how many, or 0 where the answer is known. */
+INLINE int64_t pick(Desk *desk, int64_t r, const Codebook *book, int64_t k, int32_t *candidates, float *rough) {
+    if (desk->bound[r] >= 0) return shortlist(desk, r, book, candidates, rough);
     if (desk->bound[r] == ZERO) {
         int32_t *index = desk->index + r * MAX_K;
         memcpy(index, book->zero, (size_t)k * sizeof *index);
         for (int64_t i = 0; i < k; i++) desk->best[r * MAX_K + i] = book->offset[index[i]];
         desk->square[r] = 0;
-    } else if (desk->bound[r] == HARD) {
-        for (; count < book->size; count++) candidates[count] = (int32_t)count;
-    } else {
-        count = shortlist(desk, r, book, k);
-#if INT8
-        if (int8 && count > k) desk->rescored += count, count = narrow(desk, r, book, k, count);
-#endif
+        return 0;
     }
-    (void)int8;
-    return count;
+    for (int64_t j = 0; j < book->size; j++) candidates[j] = (int32_t)j;
+    return book->size;
 }
 
 #define UNSETTLED 2 /* a screen that leaves near-ties to the caller: -1 instead of a codeword */
@@ -184,11 +266,22 @@ static void find(Desk *desk, int64_t n, const Codebook *book, int64_t k, int wan
     if (int8) sweep_int8(desk, n, book);
 #endif
     if (!int8) sweep_float(desk, n, book);
+    for (int64_t r = 0; r < n; r++) desk->ahead[r] = kth(desk->maxima + r * MAXIMA, k);
+    int64_t at = 0;
     for (int64_t r = 0; r < n; r++) {
-        const int64_t count = pick(desk, r, book, k, int8);
-        if (count == 1 && !want_scores) desk->index[r * MAX_K] = desk->candidates[0];
+        const int64_t count = pick(desk, r, book, k, desk->candidates + at, desk->rough + at);
+        desk->all[r] = (List){.at = at, .count = count, .row = r};
+        at += count + SPARE;
+    }
+#if INT8
+    if (int8) narrow(desk, n, book, k);
+#endif
+    for (int64_t r = 0; r < n; r++) {
+        const int64_t count = desk->all[r].count;
+        const int32_t *candidates = desk->candidates + desk->all[r].at;
+        if (count == 1 && !want_scores) desk->index[r * MAX_K] = candidates[0];
         else if (count && screen == UNSETTLED) desk->index[r * MAX_K] = -1;
-        else if (count) settle(desk, r, book, k, count), desk->rescored += count;
+        else if (count) settle(desk, r, book, k, candidates, count), desk->rescored += count;
     }
     desk->swept += int8 ? n : 0;
     /* Where int8 rules out too few codewords, float32 is cheaper: use it for 16 blocks, then try int8 again. */

@@ -66,9 +66,13 @@ static int64_t lay_out(Desk *desk, char *at, const Job *job, int64_t block) {
         desk->close = grab(&at, block * 4);
         desk->scores = grab(&at, (block < TILE ? TILE : block) * panels * WIDE * 4);
         desk->maxima = grab(&at, block * MAXIMA * 4);
-        desk->candidates = grab(&at, panels * WIDE * 4);
-        desk->sums = grab(&at, (panels * WIDE + 4) * 4);
-        desk->rough = grab(&at, (panels * WIDE + MAXIMA) * 4);
+        desk->ahead = grab(&at, block * 4);
+        desk->all = grab(&at, block * (int64_t)sizeof(List));
+        desk->lists = grab(&at, (block + 1) * (int64_t)sizeof(List));
+        desk->candidates = grab(&at, block * (panels * WIDE + SPARE) * 4);
+        desk->chosen = grab(&at, block * (panels * WIDE + SPARE) * 4);
+        desk->rough = grab(&at, block * (panels * WIDE + SPARE) * 4);
+        desk->fine = grab(&at, block * (panels * WIDE + SPARE) * 4);
         desk->sharp = grab(&at, (panels * WIDE + 4) * 8);
         desk->index = grab(&at, block * MAX_K * 4);
         desk->best = grab(&at, block * MAX_K * 8);
