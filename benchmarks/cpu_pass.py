@@ -83,9 +83,11 @@ def others_rest(patience, window=0.5):
 
 
 PATIENCE = 0.0
+SPINNING = 0.2  # seconds: after a product the threads of OpenBLAS keep their cores busy for half of that
 
 
 def seconds(f):
+    time.sleep(SPINNING)
     others_rest(PATIENCE)
     start = time.perf_counter()
     f()
