@@ -43,10 +43,19 @@ static void pass_through(const Job *job, Desk *desk, const Step *step, int64_t f
     }
 }
 
+/* Numbers from row to row of copies: an odd number of cache lines, so that a tile's rows do not share a cache set. */
+static int64_t spread(int64_t d) {
+    return (((d + 15) / 16) | 1) * 16;
+}
+
 /* Rows first .. first + n of the job; `base` is the first row of the span. */
 static void handle(const Job *job, Desk *desk, const Span *span, int64_t base, int64_t first, int64_t n) {
-    const int64_t d = job->d, k = job->k, stride = desk->row_stride;
-    for (int64_t r = 0; r < n; r++) {
+    const int64_t d = job->d, k = job->k;
+    const int direct = INT8 && job->screen && desk->rest == 0 && job->nsteps == 0 && d % 16 == 0 && n % TILE == 0;
+    desk->rows = direct ? (float *)job->x + first * d : desk->copies;
+    desk->row_stride = direct ? d : spread(d);
+    const int64_t stride = desk->row_stride;
+    for (int64_t r = 0; r < n && !direct; r++) {
         memcpy(desk->rows + r * stride, job->x + (first + r) * d, (size_t)d * sizeof(float));
         memset(desk->rows + r * stride + d, 0, (size_t)(stride - d) * sizeof(float));
     }

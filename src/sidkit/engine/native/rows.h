@@ -26,6 +26,18 @@ INLINE int64_t half_of(int64_t n) { return n / 2 - n / 2 % 8; }
 PAIRWISE(dot_float, float, f8)
 PAIRWISE(dot_double, double, d8)
 
+/* The trees of four vectors at once. */
+INLINE void four_trees(d8 p, d8 q, d8 r, d8 s, double sum[4]) {
+#if LANES == 16
+#define PAIRS(a, b) _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b))
+#define NEXT(a, b) _mm512_add_pd(_mm512_shuffle_f64x2(a, b, 0x88), _mm512_shuffle_f64x2(a, b, 0xdd))
+    const __m512d halves = NEXT(PAIRS((__m512d)p, (__m512d)q), PAIRS((__m512d)r, (__m512d)s));
+    _mm256_storeu_pd(sum, _mm512_castpd512_pd256(NEXT(halves, halves)));
+#else
+    sum[0] = TREE(p), sum[1] = TREE(q), sum[2] = TREE(r), sum[3] = TREE(s);
+#endif
+}
+
 /* dot_double of four rows at once: the same sums, with four chains of additions under way instead of one. */
 static void four_dots(const double *const c[4], int64_t from, const double *x, int64_t n, double sum[4]) {
     if (n > 128) {
@@ -48,7 +60,7 @@ static void four_dots(const double *const c[4], int64_t from, const double *x, i
             p += *(const d8 *)(a + i) * v, q += *(const d8 *)(b + i) * v;
             r += *(const d8 *)(e + i) * v, s += *(const d8 *)(f + i) * v;
         }
-        sum[0] = TREE(p), sum[1] = TREE(q), sum[2] = TREE(r), sum[3] = TREE(s);
+        four_trees(p, q, r, s, sum);
     }
     for (; i < n; i++) sum[0] += a[i] * x[i], sum[1] += b[i] * x[i], sum[2] += e[i] * x[i], sum[3] += f[i] * x[i];
 }

@@ -11,7 +11,9 @@ typedef struct { /* a row's shortlist: where it starts, how long it is; and its 
 
 typedef struct { /* the memory of one thread, for a block of rows */
     int64_t row_stride, byte_stride;
-    float *rows;      /* (block, row_stride), zero beyond d */
+    float *rows;      /* (block, row_stride), zero beyond d: copies, or the job's own */
+    float *copies;
+    const char *soon, *past; /* rows of the next block that are still to be called for */
     double *wide;     /* (d,) one row in float64 */
     float *near;      /* (batch, 64) some columns of rows that are added up */
     int8_t *bytes;    /* (block, byte_stride): a row is about step * bytes */
@@ -140,11 +142,20 @@ INLINE void tile_float(const int rows, const Desk *desk, int64_t r, const Codebo
     for (int i = 0; i < rows; i++) keep_scores(scores + i * WIDE, maxima + i * MAXIMA, a[i], b[i]);
 }
 
-/* Scores of all rows on the desk, TILE rows by one panel at a time; a single row has a kernel for one row. */
+/* Call for some more of the next block's rows. */
+INLINE void call_soon(Desk *desk, int64_t lines) {
+    for (; lines > 0 && desk->soon < desk->past; lines--, desk->soon += 64) __builtin_prefetch(desk->soon, 0, 2);
+}
+
+/* Scores of all rows on the desk, TILE rows by one panel at a time, while the next block's rows are called for; a single
+ * row has a kernel for one row. */
 #define SWEEP(NAME, KERNEL)                                                                                       \
     static void NAME(Desk *desk, int64_t n, const Codebook *book) {                                                   \
+        const int64_t calls = book->panels * ((n + TILE - 1) / TILE);                                             \
+        const int64_t lines = (desk->past - desk->soon) / 64 / calls + 1;                                         \
         for (int64_t p = 0; p < book->panels; p++)                                                                \
             for (int64_t r = 0; r < n; r += TILE) {                                                               \
+                call_soon(desk, lines);                                                                           \
                 float *scores = desk->scores + (r / TILE * book->panels + p) * TILE * WIDE;                       \
                 float *maxima = desk->maxima + r * MAXIMA + p % (MAXIMA / WIDE) * WIDE;                           \
                 if (n == 1) KERNEL(1, desk, r, book, p, scores, maxima);                                          \

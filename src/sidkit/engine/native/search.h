@@ -62,16 +62,24 @@ INLINE int64_t shortlist(const Desk *desk, int64_t r, const Codebook *book, int3
         uint64_t marked = 0;
         for (int64_t p = 0; p < panels; p++) {
             const float *two = scores + (first + p) * TILE * WIDE;
-            hits[p] = REACHES(LOAD(two), least) | REACHES(LOAD(two + LANES), least) << LANES;
+            hits[p] = TWO_REACH(LOAD(two), LOAD(two + LANES), least);
             marked |= (uint64_t)(hits[p] != 0) << p;
         }
         for (; marked; marked &= marked - 1) {
             const int64_t p = __builtin_ctzll(marked);
-            count = take(hits[p], (int32_t)((first + p) * WIDE), scores + (first + p) * TILE * WIDE, count, candidates, rough);
+            const float *two = scores + (first + p) * TILE * WIDE;
+            count = take(hits[p], (int32_t)((first + p) * WIDE), two, count, candidates, rough);
         }
     }
     while (count > 0 && candidates[count - 1] >= book->size) count--; /* padding */
     return count;
+}
+
+/* Call for the starts of rows that are soon to be read. */
+INLINE void call_for(const void *rows, int64_t bytes, const int32_t *which, int64_t count) {
+    for (int64_t c = 0; c < count; c++)
+        for (int64_t i = 0; i < bytes && i < 256; i += 64)
+            __builtin_prefetch((const char *)rows + which[c] * bytes + i);
 }
 
 #if INT8
@@ -124,12 +132,6 @@ INLINE int64_t between(const int32_t *candidates, const float *score, int64_t co
     return some;
 }
 
-/* Call for rows that are soon to be read. */
-INLINE void call_for(const void *rows, int64_t bytes, const int32_t *which, int64_t count) {
-    for (int64_t c = 0; c < count; c++)
-        for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)rows + which[c] * bytes + i);
-}
-
 /* Scores of the screen for row r made finer by second bytes. */
 static void refine(const Desk *desk, int64_t r, const Codebook *book, const int32_t *candidates, int64_t count,
                    float *score) {
@@ -149,13 +151,15 @@ static void refine(const Desk *desk, int64_t r, const Codebook *book, const int3
             t = DOT4(t, ILOAD(row[3] + i), low), tt = DOT4(tt, ILOAD(row[3] + line + i), high);
         }
         four_sums(IADD(p, pp), IADD(q, qq), IADD(s, ss), IADD(t, tt), sums);
-        for (int64_t i = 0; i < 4; i++) /* beyond count, where nobody looks */
-            score[c + i] += (float)(sums[i] + correct) * (1.0f / FINER) * book->scale[candidates[c + i < count ? c + i : c]];
+        for (int64_t i = 0; i < 4; i++) { /* beyond count, where nobody looks */
+            const float scale = book->scale[candidates[c + i < count ? c + i : c]];
+            score[c + i] += (float)(sums[i] + correct) * (1.0f / FINER) * scale;
+        }
     }
 }
 
-/* Shortlists of more than k made shorter by scores of both bytes: first of those that are ahead by the screen, which tell
- * how far the others may be behind, then of the others that are not. In rising order again. */
+/* Shortlists of more than k made shorter by scores of both bytes: first of those that are ahead by the screen, which
+ * tell how far the others may be behind, then of the others that are not. In rising order again. */
 static void narrow(Desk *desk, int64_t n, const Codebook *book, int64_t k) {
     int32_t *candidates = desk->candidates, *chosen = desk->chosen;
     float *rough = desk->rough, *fine = desk->fine;
@@ -281,7 +285,11 @@ static void find(Desk *desk, int64_t n, const Codebook *book, int64_t k, int wan
         const int32_t *candidates = desk->candidates + desk->all[r].at;
         if (count == 1 && !want_scores) desk->index[r * MAX_K] = candidates[0];
         else if (count && screen == UNSETTLED) desk->index[r * MAX_K] = -1;
-        else if (count) settle(desk, r, book, k, candidates, count), desk->rescored += count;
+        else if (count) {
+            if (r + 1 < n && desk->all[r + 1].count <= MAX_K)
+                call_for(book->exact, book->d * 8, desk->candidates + desk->all[r + 1].at, desk->all[r + 1].count);
+            settle(desk, r, book, k, candidates, count), desk->rescored += count;
+        }
     }
     desk->swept += int8 ? n : 0;
     /* Where int8 rules out too few codewords, float32 is cheaper: use it for 16 blocks, then try int8 again. */

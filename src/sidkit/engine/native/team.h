@@ -2,7 +2,7 @@
 
 #define ALIGN 64
 #define SPAN 32768 /* rows per thread between two meetings, if together they take at most ROOM bytes: */
-#define ROOM (1 << 24) /* they are then added up from cache */
+#define ROOM (1 << 23) /* they are then added up from cache */
 
 typedef struct {
     Job *job;
@@ -50,10 +50,9 @@ static int64_t most_panels(const Job *job) {
 static int64_t lay_out(Desk *desk, char *at, const Job *job, int64_t block) {
     char *start = at;
     const int64_t panels = most_panels(job), d = job->d;
-    /* An odd number of cache lines between rows, so that a tile's rows do not fall into one cache set. */
-    desk->row_stride = (((d + 15) / 16) | 1) * 16;
     desk->byte_stride = (((d + 63) / 64) | 1) * 64;
-    desk->rows = grab(&at, block * desk->row_stride * 4);
+    desk->row_stride = spread(d);
+    desk->rows = desk->copies = grab(&at, block * spread(d) * 4);
     desk->wide = grab(&at, d * 8);
     if (job->total) desk->near = grab(&at, batch_rows(job->book->size, job->k) * 64 * 4);
     if (panels) {
@@ -108,14 +107,20 @@ static void *work(void *argument) {
     Desk desk = {0};
     pthread_mutex_lock(&team->lock); /* until the team is complete */
     pthread_mutex_unlock(&team->lock);
-    const int64_t n = job->n;
+    const int64_t n = job->n, d = job->d;
     char *memory = malloc((size_t)lay_out(&desk, NULL, job, team->block) + ALIGN);
     if (memory) lay_out(&desk, (char *)(((uintptr_t)memory + ALIGN - 1) / ALIGN * ALIGN), job, team->block);
     else team->failed = 1;
     for (int64_t base = 0; base < n; base += team->rows) {
         const int64_t end = base + team->rows < n ? base + team->rows : n;
-        for (int64_t first; memory && (first = atomic_fetch_add(&team->next, team->block)) < end;)
+        int64_t first = memory ? atomic_fetch_add(&team->next, team->block) : end;
+        while (first < end) {
+            const int64_t next = atomic_fetch_add(&team->next, team->block);
+            const int64_t soon = next < n ? next : n, past = soon + team->block < n ? soon + team->block : n;
+            desk.soon = (const char *)(job->x + soon * d), desk.past = (const char *)(job->x + past * d);
             handle(job, &desk, &team->span, base, first, end - first < team->block ? end - first : team->block);
+            first = next;
+        }
         meet(team);
         if (member->number == 0) atomic_store(&team->next, end);
         if (job->total && !team->failed) add_span(team, member->number, &desk, base, end - base);

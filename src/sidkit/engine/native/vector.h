@@ -33,6 +33,8 @@ typedef __m512 vf;
 #define SUM(v) _mm512_reduce_add_ps(v)
 #define TOP(v) _mm512_reduce_max_ps(v)
 #define REACHES(v, t) ((uint32_t)_mm512_cmp_ps_mask(v, t, _CMP_GE_OQ)) /* a bit per lane */
+#define TWO_REACH(a, b, t) \
+    (uint32_t)_mm512_kunpackw(_mm512_cmp_ps_mask(b, t, _CMP_GE_OQ), _mm512_cmp_ps_mask(a, t, _CMP_GE_OQ))
 #if defined(__AVX512VNNI__)
 #define INT8 1
 typedef __m512i vi;
@@ -126,6 +128,9 @@ INLINE uint32_t REACHES(vf v, vf t) {
 #endif
 
 #define WIDE (2 * LANES)
+#ifndef TWO_REACH
+#define TWO_REACH(a, b, t) (REACHES(a, t) | REACHES(b, t) << LANES)
+#endif
 #ifndef INT8
 #define INT8 0
 #endif
