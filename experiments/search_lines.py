@@ -107,6 +107,8 @@ def _tests(ranks: Ranks, runs: list[Line]) -> list[Line]:
             if shared and other in here:
                 head = {"kind": "test", "size": place[0], "dataset": place[1], "encoder": place[2]}
                 found = _test(ranks, place, name, other, sorted(shared))
+                if not found:
+                    continue  # the queries of the ranks are not known
                 lines.append(head | {"tokenizer": name, "against": other, "seeds": sorted(shared), "tests": found})
     return lines
 
