@@ -7,8 +7,9 @@
 
 Everything in a repeat runs one after the other, so ratios compare like with like; the yardstick is the best of numpy
 and torch on the same product, in the same repeat. The summary compares the least times of all repeats. Peers run in
-child processes, because OPENBLAS_CORETYPE must be set before faiss is loaded. Results, with machine and versions, go
-to benchmarks/results/cpu_pass.json.
+child processes, because OPENBLAS_CORETYPE must be set before faiss is loaded. Where numpy's OpenBLAS takes an AVX-512
+processor for a Haswell (`threadpools` in the results), start this with OPENBLAS_CORETYPE=SKYLAKEX. Results, with
+machine and versions, go to benchmarks/results/cpu_pass.json.
 """
 
 from __future__ import annotations
@@ -194,7 +195,8 @@ print((b - a) / 2)
 def peer(name, path, size, threads, **environment):
     """Seconds of one more iteration of a peer: three less one, halved."""
     command = [sys.executable, "-c", PEER, name, str(path), str(size), str(threads)]
-    settings = os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)} | environment
+    given = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
+    settings = given | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)} | environment
     others_rest(PATIENCE)
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
     return float(done.stdout)
