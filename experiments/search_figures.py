@@ -50,7 +50,8 @@ def robustness(lines: list[Line]):
                 axes[row][column].bar(at, heights, 0.4, label=encoder)
             axes[row][column].set(title=dataset, ylabel=f"Click {word}")
             axes[row][column].set_xticks([x + 0.2 for x in range(len(ROBUST))], ROBUST, rotation=30, fontsize=8)
-        axes[0][column].legend(fontsize=8)
+        axes[0][column].margins(y=0.2)  # room for the legend
+        axes[0][column].legend(fontsize=8, ncols=2, loc="upper center")
     return figure
 
 
