@@ -21,7 +21,7 @@ __all__ = ["StraightThrough"]
 Tensor = Any
 
 
-class Plan(Protocol):
+class BitSchedule(Protocol):
     """What the training needs of `FSQ`."""
 
     @property
@@ -40,7 +40,7 @@ class StraightThrough:
     """weights: W (d, bits) the directions, b (bits,), V (bits, d) the decoder, and c (d,); b last, trained or not."""
 
     def __init__(
-        self, plan: Plan, directions: NDArray[Any], bias: NDArray[Any], decoder: NDArray[Any], device: Any
+        self, plan: BitSchedule, directions: NDArray[Any], bias: NDArray[Any], decoder: NDArray[Any], device: Any
     ) -> None:
         tensor = partial(torch.tensor, dtype=torch.float32, device=device)
         self.plan, self.on_card = plan, torch.device(device).type == "cuda"
