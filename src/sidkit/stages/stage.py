@@ -162,16 +162,17 @@ class FitContext:
             return rows.take(requested)
         if self.starts is not None and level in self.starts:
             return self._given(level, (size, rows.shape[1]))
+        numbers = choose(n, min(n, drawn), self.seed_of(level))
+        if there and isinstance(rows, ReducesThere):  # most draws are of different rows
+            x = rows.take_different(numbers[:size])
+            if x is not None:
+                return x
         while True:
-            numbers = choose(n, min(n, drawn), self.seed_of(level))
-            if there and isinstance(rows, ReducesThere):  # most draws are of different rows
-                x = rows.take_different(numbers[:size])
-                if x is not None:
-                    return x
             x, distinct = _distinct_first(rows, numbers, size)
             if distinct >= size or drawn >= n:
                 return x
             drawn *= 4  # most rows are copies
+            numbers = choose(n, min(n, drawn), self.seed_of(level))
 
     def _given(self, level: int, shape: tuple[int, int]) -> NDArray[Any]:
         given = np.asarray((self.starts or {})[level])

@@ -65,17 +65,11 @@ def tokens_kernel(
     undecided: a RowList, which gets the rows where codewords are closer than rounding error, which is at most
     tolerance * (|row| reach + offset_reach); reach is the longest codeword, offset_reach the largest |offset|.
     """
-    start = tl.program_id(0) * TILE.BM
-    if start >= n:
-        return
-    rows = start + tl.arange(0, TILE.BM)
-    live = rows < n
-    grow = growth(x, c, rows, live, TILE.BM)
-    m1, m2, m3, out, length = _scan(x, c, rows, live, grow, False, TILE, KEEP)
-    values, indices, _ = take_best(m1, m2, m3, c, KEEP.K_TOP, TILE, KEEP)
+    rows, live, grow, values, indices, out, slack = _top_of_tile(
+        x, c, n, tolerance, reach, offset_reach, TILE, KEEP
+    )  # fmt: skip
     TOP: tl.constexpr = KEEP.K_TOP - 1
     last = _ranked(values, TOP - 1, KEEP)
-    slack = tolerance * (length * reach + offset_reach) * grow
     doubtful = (last - _ranked(values, TOP, KEEP) < slack) | (out > last - slack)
     _list(rows, doubtful & live, undecided)
     rank = tl.arange(0, KEEP.KP)[None, :]
@@ -93,22 +87,29 @@ def screen_kernel(
     close: a RowList, which gets the rows whose best is one of these, perhaps not the first. undecided gets those whose
     best may be another. The error is bound as in `tokens_kernel`.
     """
-    start = tl.program_id(0) * TILE.BM
-    if start >= n:
-        return
-    rows = start + tl.arange(0, TILE.BM)
-    live = rows < n
-    grow = growth(x, c, rows, live, TILE.BM)
-    m1, m2, m3, out, length = _scan(x, c, rows, live, grow, False, TILE, KEEP)
-    values, indices, _ = take_best(m1, m2, m3, c, KEEP.K_TOP, TILE, KEEP)
-    best = _ranked(values, 0, KEEP)
-    near = best - tolerance * (length * reach + offset_reach) * grow
+    rows, live, _, values, indices, out, slack = _top_of_tile(
+        x, c, n, tolerance, reach, offset_reach, TILE, KEEP
+    )  # fmt: skip
+    near = _ranked(values, 0, KEEP) - slack
     doubtful = (out > near) | (_ranked(values, KEEP.K_TOP - 1, KEEP) > near)
     _list(rows, doubtful & live, undecided)
     _list(rows, (_ranked(values, 1, KEEP) > near) & ~doubtful & live, close)
     rank = tl.arange(0, KEEP.KP)[None, :]
     put = rows.to(tl.int64)[:, None] * KEEP.K_TOP + rank
     tl.store(index + put, indices, mask=live[:, None] & (rank < KEEP.K_TOP))
+
+
+@triton.jit
+def _top_of_tile(x, c, n, tolerance, reach, offset_reach, TILE: tl.constexpr, KEEP: tl.constexpr):
+    """One tile's rows, which of them there are, the factors of their scores, the best K_TOP, what slots pushed out, and
+    how far apart two scores must be to be told apart.
+    """
+    rows = tl.program_id(0) * TILE.BM + tl.arange(0, TILE.BM)
+    live = rows < n
+    grow = growth(x, c, rows, live, TILE.BM)
+    m1, m2, m3, out, length = _scan(x, c, rows, live, grow, False, TILE, KEEP)
+    values, indices, _ = take_best(m1, m2, m3, c, KEEP.K_TOP, TILE, KEEP)
+    return rows, live, grow, values, indices, out, tolerance * (length * reach + offset_reach) * grow
 
 
 @triton.jit
