@@ -99,6 +99,7 @@ def compile_all(recorder: Recorder) -> list[dict[str, Any]]:
         x = torch.nn.functional.normalize(torch.randn(4096, d, generator=torch.Generator().manual_seed(0)), dim=1)
         for metric in ("cosine", "euclidean"):
             book, size = cuda.book(x[:K], metric, x), f"d={d} K={K} {metric}"
+            found += _case(recorder, f"nearest {size}", cuda.nearest, x, book)
             for k in (1, 5):
                 found += _case(recorder, f"fit {size} float16 top-{k}", cuda.soft_sums, x.half(), book, k, 15.0)
                 found += _case(recorder, f"fit {size} float32 top-{k}", cuda.soft_sums, x, book, k, 15.0)
