@@ -101,7 +101,7 @@ def screen_kernel(
 
 @triton.jit
 def _top_of_tile(x, c, n, tolerance, reach, offset_reach, TILE: tl.constexpr, KEEP: tl.constexpr):
-    """Rows (BM,) of one tile, which of them there are, the factors of their scores, scores and indices of the best K_TOP
+    """Rows (BM,) of a tile, which of them there are, the factors of their scores, scores and indices of the best K_TOP
     (BM, KP), what slots pushed out (BM,), and how far apart two scores must be to be told apart (BM,).
     """
     rows = tl.program_id(0) * TILE.BM + tl.arange(0, TILE.BM)
