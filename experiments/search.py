@@ -55,15 +55,16 @@ SENSITIVITY = tuple(name for name in TOKENIZERS if name.startswith(("prq-k", "pr
 
 
 class Setting(NamedTuple):
-    """How models are trained: epochs by dataset, all others by the plan."""
+    """How models are trained: epochs by dataset, all others by the plan; all tasks, or those whose output is a SID."""
 
     size: str
     plan: SearchPlan
     epochs: dict[str, tuple[int, int, int]]
+    all_tasks: bool = False
 
     def plan_of(self, dataset: str, seed: int) -> SearchPlan:
         plan = replace(self.plan, epochs=self.epochs.get(dataset, self.plan.epochs), seed=seed)
-        if self.size == "full":
+        if self.all_tasks:
             return plan
         users = "search_small_users.toml" if dataset == "simulated" else "search_small.toml"
         return replace(plan, templates=str(HERE / users))
@@ -162,7 +163,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--device", default="auto")
     asked = parser.parse_args()
-    setting = Setting("small", SMALL, SMALL_EPOCHS) if asked.small else Setting("full", FULL, {})
+    setting = Setting("small", SMALL, SMALL_EPOCHS) if asked.small else Setting("full", FULL, {}, all_tasks=True)
     if not asked.small:
         setting = setting._replace(plan=replace(FULL, shape=preset(asked.preset)))
     if asked.epochs:

@@ -57,6 +57,7 @@ TOKENIZERS: dict[str, tuple[str, dict[str, Any]]] = {  # most telling first
     **{f"prq-k{k}": ("prq-kmeans", {"top_k": k}) for k in (2, 10)},  # k = 1 is without-soft
     **{f"prq-beta{beta}": ("prq-kmeans", PRQ | {"beta": float(beta)}) for beta in (10, 20, 25)},
 }
+WHOLE_EPOCHS = 40  # of the VAEs on whole shops, which have ten times the rows
 FIVE = ("prq-opq", "rq-opq", "res-kmeans-fsq")
 CONTROLS = ("shuffled", "random", "category")  # of these the queries keep the SIDs of prq-kmeans
 
@@ -70,10 +71,16 @@ class Made(NamedTuple):
     seconds: float
 
 
+def recipe_of(name: str, size: str) -> tuple[str, dict[str, Any]]:
+    """The recipe of a row of the tables, and its options."""
+    kind, options = TOKENIZERS[name]
+    return kind, options | ({"epochs": WHOLE_EPOCHS} if size == "full" and "epochs" in options else {})
+
+
 def sids_of(shops: Path, key: Key, size: str, device: str) -> Made:
     """SIDs by a tokenizer fitted on the items and the training queries, each as often as it was typed."""
     dataset, _, name, seed = key
-    kind, options = TOKENIZERS[name]
+    kind, options = recipe_of(name, size)
     folder, sizes = aligned_path(shops, key), SIZES[size][name in FIVE]
     sources = [open_embeddings(str(folder / f"{one}.parquet")) for one in ("items", "queries")]
     items, queries = (without(one, _zero(one)) for one in sources)
@@ -178,7 +185,7 @@ def facts_of(key: Key, size: str, made: Made, device: str) -> dict[str, Any]:
     dataset, encoder, name, seed = key
     return {
         "dataset": dataset, "size": size, "encoder": encoder, "tokenizer": name, "seed": seed,
-        "sizes": list(made.items.sizes), "recipe": TOKENIZERS[name], "items": len(made.items),
+        "sizes": list(made.items.sizes), "recipe": recipe_of(name, size), "items": len(made.items),
         "quality": quality(made.items.codes, made.items.sizes), "fit_seconds": round(made.seconds, 1),
         "device": torch.cuda.get_device_name() if device != "cpu" and torch.cuda.is_available() else "CPU",
         "versions": {"torch": torch.__version__, **versions()},

@@ -1,7 +1,7 @@
 """The tables of docs/results/searching.md from the lines of search.py and search_codes.py.
 
-    python experiments/search_tables.py OUT [OUT ...] --into docs/results/searching.md --figures docs/images
-    python experiments/search_tables.py --into docs/results/searching.md
+    python experiments/search_tables.py OUT ... --sizes full --into docs/results/searching.md --figures docs/images
+    python experiments/search_tables.py --sizes small --into docs/results/searching-small.md
 
 The runs of each OUT are added to experiments/results/search.jsonl, with paired tests from their ranks; tables and
 figures are then made from that file alone. Cells that have not been run are dashes, and named at the end.
@@ -300,7 +300,7 @@ def facts(lines: list[Line], size: str) -> str:
 
 
 FIGURES = {
-    "sensitivity": "Click HitRate by k and by beta",
+    "sensitivity": "Click HitRate by k and by beta; seed 0 joined, other seeds in grey",
     "robustness": "Click HitRate and MRR of five tokenizers under two encoders",
 }
 
@@ -310,7 +310,7 @@ def section(lines: list[Line], size: str) -> str:
     there = [line for line in lines if line["size"] == size]
     datasets = [dataset for dataset in MAIN if any(line["dataset"] == dataset for line in there)]
     runs = any(line["kind"] == "run" for line in there)
-    parts = [f"## {'Small shops, small models' if size == 'small' else 'Full shops'}"]
+    parts = [f"## {'Small shops' if size == 'small' else 'Whole shops'}"]
     if runs:
         parts += [facts(lines, size), "### What holds, and what does not", claims(lines, size)]
         parts += ["### Relative to RQ-KMeans and RQ-OPQ, in the paper and here", published(lines, size)]
@@ -331,13 +331,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("outputs", type=Path, nargs="*")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--sizes", nargs="+", default=["full", "small"], choices=list(SIZES), help="of shops")
     parser.add_argument("--into", type=Path, help="a document with the two markers that the tables go between")
     parser.add_argument("--figures", type=Path, help="a folder for the charts")
     asked: Any = parser.parse_args()
     lines = lines_of(asked.results)
     for out in asked.outputs:
         lines = gather(out, asked.results)
-    sizes = [size for size in ("full", "small") if any(line["size"] == size for line in lines)]
+    sizes = [size for size in asked.sizes if any(line["size"] == size for line in lines)]
     text = "\n\n".join(section(lines, size) for size in sizes)
     if asked.figures:
         drawn = draw(lines, asked.figures)
