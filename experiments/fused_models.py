@@ -47,7 +47,7 @@ from sidkit.retriever.runs import Outcome, TrainingRun
 from sidkit.retriever.training import train_stack
 
 SHARE, LEAST = 0.9, 8  # of the time left, that training may take; epochs that are trained in any case
-RESERVE = 0.08  # of the minutes, that are left for fusing what a deadline stops
+RESERVE = 45.0  # seconds left for fusing what a deadline stops, or a quarter of the minutes if that is less
 LISTS = {"alone": "", "again": ", the history allowed", "fused": ", fused"}
 
 
@@ -189,7 +189,7 @@ class Models:
         """rest: datasets that are trained after it."""
         plan = plan_for(name, self.options)
         runs = list(self.missing(dataset, plan))
-        until = self.deadline and self.deadline - RESERVE * 60 * self.options.minutes
+        until = self.deadline and self.deadline - min(RESERVE, 15 * self.options.minutes)
         if not runs or (until and time.monotonic() > until):
             return
         sequences = self.sequences(dataset)

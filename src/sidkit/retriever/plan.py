@@ -94,9 +94,17 @@ class Plan:
 
 
 PLANS = {name: Plan(shape) for name, shape in PRESETS.items()} | {
-    # Not yet searched at full size: docs/recommending.md says where each value comes from.
+    # experiments/results/plan.json, which a search on validation figures found: docs/recommending.md
     "best": Plan(
-        Shape(dropout=0.2), learning_rate=1e-3, warmup=500, decay="cosine", smoothing=0.1, average=0.999, crop=0.2
+        epochs=50,
+        batch=512,
+        learning_rate=1e-3,
+        warmup=500,
+        decay="cosine",
+        smoothing=0.1,
+        weight_decay=0.1,
+        average=0.999,
+        crop=0.2,
     ),
 }
 
