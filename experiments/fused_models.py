@@ -56,7 +56,7 @@ def plan_for(name: str, options: argparse.Namespace) -> Plan:
     limits = {"epochs": options.epochs, "patience": options.patience, "history": options.history}
     if options.plan_file:
         usual = {field: getattr(PLANS[name], field) for field in ("epochs", "patience")}
-        found = json.loads(options.plan_file.read_text()) | {"fusion": True} | usual
+        found = json.loads(options.plan_file.read_text())["plan"] | {"fusion": True} | usual
         return changed(Plan(**found | {"shape": Shape(**found["shape"])}), {}, **limits)
     if not options.small:
         return changed(PLANS[name], {}, **limits)

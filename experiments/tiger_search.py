@@ -312,7 +312,7 @@ class Search:
                 break
         print(f"best: {differences(best, PLANS['paper'])}")
         if into is not None:
-            into.write_text(json.dumps(asdict(best), indent=1) + "\n")
+            into.write_text(json.dumps({"plan": asdict(best), **made(self.command())}, indent=1) + "\n")
 
 
 def differences(plan, base) -> str:

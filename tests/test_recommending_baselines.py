@@ -171,7 +171,7 @@ def test_the_search_for_a_plan_goes_on_with_the_best_and_resumes(search, tmp_pat
     _, again = search()
     assert again[-1]["validation"] == lines[-1]["validation"]
     search("--best", tmp_path / "plan.json")
-    found = json.loads((tmp_path / "plan.json").read_text())
+    found = json.loads((tmp_path / "plan.json").read_text())["plan"]
     assert found["learning_rate"] in (1e-3, 2e-3)
     assert found["shape"]["dropout"] in (0.1, 0.2)
 
@@ -247,7 +247,7 @@ def test_the_minutes_of_a_gpu_go_from_the_search_to_the_tables(schedule):
         for name in ("tiger_search", "fused_models", "baselines")
     )
     assert {line["rung"] for line in searched} == {0, 1}
-    plan, used = json.loads((out / "plan.json").read_text()), models[0]["setting"]["plan"]
+    plan, used = json.loads((out / "plan.json").read_text())["plan"], models[0]["setting"]["plan"]
     limits = {"patience": 2, "fusion": False}
     assert plan | limits in [line["plan"] for line in searched if line["rung"] == 1]
     assert used == plan | {"epochs": 8, "patience": 8, "fusion": True, "seed": 0}

@@ -377,7 +377,7 @@ class TestTheFirstRequest:
         monkeypatch.setattr(native, "prepare", prepared.append)
         snapshot = build(options).state.service.snapshot
         assert prepared == [float("inf")]  # kernels, which no encoding of a few rows would pay for
-        assert {"_words", "_parts"} <= set(vars(snapshot))
+        assert {"_words", "written_as_arrow"} <= set(vars(snapshot))
 
 
 class TestReload:

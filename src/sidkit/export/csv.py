@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from ..sids.writer import SidWriter
 from .streams import batches
 from .target import ExportJob, ExportTarget
 from .vocabulary import TEMPLATE
@@ -17,12 +18,12 @@ __all__ = ["TARGET"]
 def write(job: ExportJob, folder: Path) -> None:
     table, form = job.table, job.template
     levels = len(table.sizes)
-    words = [pa.array(form.words(level, size)) for level, size in enumerate(table.sizes)]
+    sids = SidWriter.of(form, table.sizes)
     names = ["item_id", "sid", *(f"code_{level + 1}" for level in range(levels))]
     schema = pa.schema([(names[0], table.ids.type), (names[1], pa.string()), *((n, pa.int32()) for n in names[2:])])
     with arrow_csv.CSVWriter(folder / "sids.csv", schema) as file:
         for rows in batches(table, job.progress):
-            columns = [rows.ids, form.join(rows.tokens(words)), *(pa.array(column) for column in rows.codes.T)]
+            columns = [rows.ids, sids(rows.codes), *(pa.array(column) for column in rows.codes.T)]
             file.write_table(pa.table(columns, schema=schema))
 
 

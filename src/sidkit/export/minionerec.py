@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import SpecError
+from ..sids.writer import SidWriter
 from .codebooks import residual_codebooks
 from .imports import read_index
 from .lc_rec import DATASET, write_index
@@ -53,11 +53,10 @@ def write(job: ExportJob, folder: Path) -> None:
 
 def _info(job: ExportJob) -> Iterator[str]:
     """sid<tab>title<tab>row, a line per item."""
-    form = job.template
-    words = [pa.array(form.words(level, size)) for level, size in enumerate(job.table.sizes)]
+    written = SidWriter.of(job.template, job.table.sizes)
     for rows in batches(job.table):
         titles = pc.replace_substring_regex(job.titles[rows.start : rows.start + len(rows.codes)], r"\s+", " ")
-        sids = form.join(rows.tokens(words))
+        sids = written(rows.codes)
         yield "".join(glued(sids, "\t", titles.cast(sids.type), "\t", rows.rows, "\n").to_pylist())
 
 

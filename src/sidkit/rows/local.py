@@ -15,6 +15,7 @@ from ..geometry import Array
 from ..progress import Progress, Silent
 from .seam import CHUNK, Carrier, Sums, add_in_tree, choose, leading_steps, order_of, smallest_code_dtype
 from .sources import Source
+from .sparse import SparseChunks
 
 __all__ = ["LocalRows"]
 
@@ -29,6 +30,7 @@ class LocalRows:
     chunk: int = CHUNK
     progress: Progress = field(default_factory=Silent)
     cast: np.dtype[Any] | None = None  # the dtype to compute in, if not that of the source
+    _sparse: SparseChunks = field(default_factory=SparseChunks, init=False, repr=False, compare=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,16 +79,26 @@ class LocalRows:
         return {"device": "cpu", "threads": native.threads()}
 
     def _parts(self, f: Callable[[Array, Array], Sums]) -> Iterator[Sums]:
-        for rows, x in self._chunks():
+        for rows, x in self._chunks(again=True):
             part = f(x, self._codes_of(rows))
             self.progress.advance(len(x))
             yield part
 
-    def _chunks(self) -> Iterator[tuple[slice, NDArray[Any]]]:
+    def _chunks(self, again: bool = False) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """All rows in order, for use until the next are taken; again: more such passes may follow."""
+        chunks, start = self._sparse.replayed(), 0
+        if chunks is None:
+            chunks = (
+                self._sparse.recorded(self._computed(), self.shape[0]) if again and self.stages else self._computed()
+            )
+        for x in chunks:
+            yield slice(start, start + len(x)), x
+            start += len(x)
+
+    def _computed(self) -> Iterator[NDArray[Any]]:
         start = 0
         for x in self.source.chunks(self.chunk):
-            rows = slice(start, start + len(x))
-            yield rows, self._carried(x, self._codes_of(rows))
+            yield self._carried(x, self._codes_of(slice(start, start + len(x))))
             start += len(x)
 
     def _carried(self, x: NDArray[Any], codes: NDArray[np.int32]) -> NDArray[Any]:

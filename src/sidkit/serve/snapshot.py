@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..embed.encoder import Encoder
@@ -21,6 +20,7 @@ from ..errors import InputError
 from ..rows.local import LocalRows
 from ..rows.sources import ArraySource
 from ..sids.template import Template, template_named
+from ..sids.writer import SidWriter
 from ..tokenizer.pairs import require_made_by
 from ..tokenizer.store import FORMAT
 from ..tokenizer.tokenizer import FittedTokenizer, load
@@ -77,23 +77,9 @@ class Snapshot:
         return [form.begin + form.between.join(one) + form.end for one in tokens]
 
     @cached_property
-    def _parts(self) -> tuple[Any, NDArray[np.int32]]:
-        """What each code of each level puts into a SID, all levels after one another, and where each level starts."""
-        form, last = self.template, len(self._words) - 1
-        parts = [
-            (form.between if level else form.begin) + word + (form.end if level == last else "")
-            for level, words in enumerate(self._words)
-            for word in words
-        ]
-        sizes = np.array(self.fitted.sizes, np.int32)
-        return pa.array(parts, pa.string()), np.cumsum(sizes, dtype=np.int32) - sizes
-
-    def written_as_arrow(self, codes: NDArray[np.int32]) -> Any:
-        """codes (n, levels) as an Arrow array of SIDs: of their parts, which lie side by side once taken in order."""
-        parts, starts = self._parts
-        _, ends, text = parts.take(pa.array((codes + starts).ravel())).buffers()
-        ends = np.frombuffer(ends, np.int32)[: codes.size + 1 : codes.shape[1]].copy()
-        return pa.StringArray.from_buffers(len(codes), pa.py_buffer(ends), text)
+    def written_as_arrow(self) -> SidWriter:
+        """Codes (n, levels) as an Arrow array of SIDs."""
+        return SidWriter(self.template, self._words)
 
     def encode(self, x: NDArray[Any]) -> NDArray[np.int32]:
         """Vectors (n, d), checked before and in the dtype of the tokenizer, to codes (n, levels)."""

@@ -28,10 +28,12 @@ from .read import read_sids
 from .sizes import Sizes, as_sizes
 from .stored_ids import StoredIds
 from .template import TEMPLATES, Template, read_sid, template_named
+from .writer import SidWriter
 
 __all__ = ["TEMPLATES", "SidTable", "Template", "noted_sizes"]
 
 ROW_GROUP = 1 << 20  # rows written at once
+WRITTEN = 1 << 17  # SIDs made at once
 MANY = 1 << 20  # codes of a level that no item has, at most, whose words are made
 LARGEST = 1 << 31  # codes of a level
 FIRST = 8  # rows that a notebook shows
@@ -272,20 +274,21 @@ def _strings(codes: NDArray[np.int32], sizes: Sequence[int], form: Template) -> 
     used = [column.max(initial=-1) + 1 if size > len(codes) else size for column, size in ranges]
     if any(size > len(codes) + MANY for size in used):  # words of codes that no item has would fill the memory
         return _strings_of_used(codes, form)
-    words = [pa.array(form.words(level, int(size)), pa.string()) for level, size in enumerate(used)]
-    parts = (codes[start : start + ROW_GROUP] for start in range(0, len(codes), ROW_GROUP))
-    columns = ([word.take(pa.array(c)) for word, c in zip(words, part.T, strict=True)] for part in parts)
-    return one_array(pa.chunked_array([form.join(column) for column in columns]))
+    return _written(SidWriter.of(form, used), codes)
 
 
 def _strings_of_used(codes: NDArray[np.int32], form: Template) -> Any:
     """The SIDs of codes that are few and large."""
-    columns = []
+    words, numbers = [], np.empty_like(codes)
     for level, column in enumerate(codes.T):
-        values, which = np.unique(column, return_inverse=True)
-        words = pa.array([form.word(level, code) for code in values.tolist()], pa.string())
-        columns.append(words.take(pa.array(which.ravel())))
-    return form.join(columns)
+        values, numbers[:, level] = np.unique(column, return_inverse=True)
+        words.append([form.word(level, code) for code in values.tolist()])
+    return _written(SidWriter(form, words), numbers)
+
+
+def _written(write: SidWriter, codes: NDArray[np.int32]) -> Any:
+    parts = (codes[start : start + WRITTEN] for start in range(0, len(codes), WRITTEN))
+    return one_array(pa.chunked_array([write(part) for part in parts]))
 
 
 def _id_array(ids: Any, unique: bool = False) -> Any:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow.compute as pc
 
 from ..errors import InputError, SpecError, did_you_mean
 
@@ -57,11 +54,6 @@ class Template:
     def word(self, level: int, code: int) -> str:
         """The string of one code of a level (from 0)."""
         return self._fill(self.token, level, str(code))
-
-    def join(self, parts: Sequence[Any]) -> Any:
-        """Per-level string columns joined to SIDs."""
-        joined = pc.binary_join_element_wise(*parts, self.between)
-        return pc.binary_join_element_wise(self.begin, joined, self.end, "") if self.begin or self.end else joined
 
     def write(self, codes: Sequence[int]) -> str:
         """The SID of these codes."""

@@ -1,0 +1,63 @@
+"""Residuals of which most are zero, as of rows with a centroid of their own, kept from pass to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import native
+from ..engine.native.parents import busy_rows
+
+__all__ = ["SparseChunks"]
+
+Chunk = NDArray[Any]
+
+MOST = 256 << 20  # bytes that are kept
+SHARE = 0.5  # of a chunk's rows that may be other than zero
+
+
+class SparseChunks:
+    """The chunks of a pass over rows, as their rows that are not zero; nothing where these are too many."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[int, NDArray[np.int64], Chunk]] | None = None
+        self._pays = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process begins anew."""
+        return SparseChunks, ()
+
+    def recorded(self, chunks: Iterator[Chunk], n: int) -> Iterator[Chunk]:
+        """The same chunks of n rows, which are known once the last has been taken."""
+        kept: list[tuple[int, NDArray[np.int64], Chunk]] = []
+        seen = size = 0
+        for x in chunks:
+            if self._pays:
+                busy = np.flatnonzero(_busy(x))
+                size, seen = size + len(busy) * x[:1].nbytes, seen + len(x)
+                self._pays = len(busy) <= SHARE * len(x) and size <= MOST
+                if self._pays:
+                    kept.append((len(x), busy, x[busy]))
+                else:
+                    kept.clear()
+                self._kept = kept if self._pays and seen == n else None
+            yield x
+
+    def replayed(self) -> Iterator[Chunk] | None:
+        """The chunks once more, each in the memory of the one before; None where they are not known."""
+        return self._replayed(self._kept) if self._kept else None
+
+    def _replayed(self, kept: list[tuple[int, NDArray[np.int64], Chunk]]) -> Iterator[Chunk]:
+        longest = max(n for n, _, _ in kept)
+        x = np.zeros((longest, kept[0][2].shape[1]), kept[0][2].dtype)
+        for n, busy, rows in kept:
+            x[busy] = rows
+            yield x[:n]
+            x[busy] = 0
+
+
+def _busy(x: Chunk) -> NDArray[np.bool_]:
+    return busy_rows(x) if native.ready(x) else x.any(axis=1)
