@@ -144,8 +144,8 @@ def train(
 
     sidkit train sids.parquet sequences.parquet -o best/ --preset best --layers 1 --width 64 --epochs 2
 
-    `best` has the paper's sizes and a plan that a search on validation figures found: warm-up and decay, label smoothing,
-    averaged weights, cut histories. Every option overrides its preset.
+    `best` has the paper's sizes and a plan that a search on validation figures found: warm-up and decay, label
+    smoothing, averaged weights, cut histories. Every option overrides its preset.
 
     sidkit train sids.parquet sequences.parquet -o seeds/ --seeds x2 --preset tiny --epochs 2
 
