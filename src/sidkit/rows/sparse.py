@@ -60,4 +60,5 @@ class SparseChunks:
 
 
 def _busy(x: Chunk) -> NDArray[np.bool_]:
-    return busy_rows(x) if native.ready(x) else x.any(axis=1)
+    """Whether a row is anything but zero: (n,)."""
+    return busy_rows(x) if native.ready(x) else np.asarray(x.any(axis=1))

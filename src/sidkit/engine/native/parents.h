@@ -222,6 +222,17 @@ typedef struct {
     uint8_t *busy;  /* (n,) whether a row is anything but zero */
 } Look;
 
+/* Whether any of some numbers is not zero: whether a bit is set but the sign. */
+INLINE int any_of(const float *x, const int64_t count) {
+    uint32_t set = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        set |= bits << 1;
+    }
+    return set != 0;
+}
+
 #define LOOK_ROWS 2048
 static int look_at(const void *argument, void *memory, int64_t number) {
     const Look *look = argument;
@@ -230,14 +241,9 @@ static int look_at(const void *argument, void *memory, int64_t number) {
     for (int64_t r = number * LOOK_ROWS; r < end; r++) {
         const float *x = look->x + r * d;
         int64_t i = 0;
-        while (i < d && x[i] == 0 && i < 8) i++;
-        int any = i < d && x[i] != 0;
-        for (; !any && i < d; i += 64) {
-            int some = 0;
-            for (int64_t j = i; j < i + 64 && j < d; j++) some |= x[j] != 0;
-            any = some;
-        }
-        look->busy[r] = (uint8_t)any;
+        int any = 0;
+        for (; !any && i + 64 <= d; i += 64) any = any_of(x + i, 64);
+        look->busy[r] = (uint8_t)(any || any_of(x + i, any ? 0 : d - i));
     }
     return 0;
 }
