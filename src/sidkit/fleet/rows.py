@@ -119,8 +119,8 @@ class RayRows:
             self.pool.run([after._task("map", shard, counted=True) for shard in self._homes], None, self.progress)
         return after
 
-    def batches(self, n: int, seed: Sequence[int]) -> Iterator[Array]:
-        order = order_of(self.shape[0], seed)
+    def batches(self, n: int, seed: Sequence[int], order: NDArray[np.int64] | None = None) -> Iterator[Array]:
+        order = order_of(self.shape[0], seed) if order is None else order
         fetched = n * max(1, FETCHED // (n * self.shape[1] * self.dtype.itemsize))
         for first in range(0, len(order), fetched):
             x = self.take(order[first : first + fetched])

@@ -122,8 +122,8 @@ class DeviceRows:
         self._filled.clear()
         return replace(self, stages=(*self.stages, stage), tokens=codes, _filled={})
 
-    def batches(self, n: int, seed: Sequence[int]) -> Iterator[Tensor]:
-        order = order_of(self.shape[0], seed)
+    def batches(self, n: int, seed: Sequence[int], order: NDArray[np.int64] | None = None) -> Iterator[Tensor]:
+        order = order_of(self.shape[0], seed) if order is None else order
         for start in range(0, len(order), n):
             yield self._take(order[start : start + n])
 

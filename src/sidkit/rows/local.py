@@ -64,8 +64,8 @@ class LocalRows:
                 self.progress.advance(len(x))
         return replace(self, stages=(*self.stages, stage), columns=(*self.columns, *columns))
 
-    def batches(self, n: int, seed: Sequence[int]) -> Iterator[Array]:
-        order = order_of(self.shape[0], seed)
+    def batches(self, n: int, seed: Sequence[int], order: NDArray[np.int64] | None = None) -> Iterator[Array]:
+        order = order_of(self.shape[0], seed) if order is None else order
         for start in range(0, len(order), n):
             yield self.take(order[start : start + n])
 

@@ -112,7 +112,8 @@ class Rows(Protocol):
 
     def map(self, stage: Carrier) -> Rows: ...
 
-    def batches(self, n: int, seed: Sequence[int]) -> Iterator[Array]: ...
+    def batches(self, n: int, seed: Sequence[int], order: NDArray[np.int64] | None = None) -> Iterator[Array]:
+        """All rows in the order of the seed, n at a time; order: `order_of` it, where it has been drawn already."""
 
     def codes(self) -> NDArray[np.int32]:
         """The tokens of the earlier stages: (n, width)."""

@@ -54,30 +54,41 @@ def all_rows(rows: Rows, device: Any) -> Tensor:
     return x
 
 
+class Orders:
+    """The orders of n rows by several seeds, those of an epoch drawn during the epoch before: (R, n)."""
+
+    def __init__(self, n: int, seeds: Sequence[tuple[int, ...]]) -> None:
+        self.n, self.seeds = n, seeds
+        self._helper = ThreadPoolExecutor(1, thread_name_prefix="sidkit-order")
+        self._ahead: tuple[int, Future[NDArray[np.int64]]] | None = None
+
+    def of(self, epoch: int) -> NDArray[np.int64]:
+        ahead = self._ahead
+        orders = ahead[1].result() if ahead is not None and ahead[0] == epoch else self._drawn(epoch)
+        self._ahead = epoch + 1, self._helper.submit(self._drawn, epoch + 1)
+        return orders
+
+    def _drawn(self, epoch: int) -> NDArray[np.int64]:
+        return np.stack([order_of(self.n, (*seed, epoch)) for seed in self.seeds])
+
+
 class ResidentFeed:
-    """Rows x (n, d) on the device; only the order of an epoch is copied there, and drawn during the epoch before."""
+    """Rows x (n, d) on the device; only the order of an epoch is copied there."""
 
     def __init__(self, x: Tensor, batch: int, seeds: Sequence[tuple[int, ...]]) -> None:
         self.x, self.batch, self.seeds = x, batch, seeds
         self._order = torch.zeros(len(seeds), len(x), dtype=torch.int64, device=x.device)
         self._within = torch.arange(batch, device=x.device)
-        self._helper = ThreadPoolExecutor(1, thread_name_prefix="sidkit-order")
-        self._ahead: tuple[int, Future[NDArray[np.int64]]] | None = None
+        self._orders = Orders(len(x), seeds)
 
     def steps(self, epoch: int) -> Iterator[int]:
-        ahead = self._ahead
-        order = ahead[1].result() if ahead is not None and ahead[0] == epoch else self._orders(epoch)
-        self._ahead = epoch + 1, self._helper.submit(self._orders, epoch + 1)
-        self._order.copy_(torch.from_numpy(order))
+        self._order.copy_(torch.from_numpy(self._orders.of(epoch)))
         for start in range(0, len(self.x), self.batch):
             yield min(self.batch, len(self.x) - start)
 
     def read(self, at: Tensor, size: int) -> Tensor:
         rows = self._order.index_select(1, at * self.batch + self._within[:size])
         return self.x.index_select(0, rows.view(-1)).view(len(self.seeds), size, -1)
-
-    def _orders(self, epoch: int) -> NDArray[np.int64]:
-        return np.stack([order_of(len(self.x), (*seed, epoch)) for seed in self.seeds])
 
 
 class StreamedFeed:
@@ -86,6 +97,7 @@ class StreamedFeed:
     def __init__(self, rows: Rows, batch: int, seeds: Sequence[tuple[int, ...]], device: Any) -> None:
         kept = rows.on_host() if hasattr(rows, "on_host") else None  # not to the device and back
         self.rows, self.batch, self.seeds = kept or rows, batch, seeds
+        self._orders = Orders(rows.shape[0], seeds)
         shape, self._on_gpu = (len(seeds), batch, rows.shape[1]), device.type == "cuda"
         self._now = torch.empty(shape, device=device)
         self._host = [torch.empty(shape, pin_memory=self._on_gpu) for _ in range(AHEAD + 1)]
@@ -103,7 +115,8 @@ class StreamedFeed:
         return self._now[:, :size]
 
     def _made(self, epoch: int) -> Generator[Tensor, None, None]:
-        runs = [self.rows.batches(self.batch, (*seed, epoch)) for seed in self.seeds]
+        drawn = zip(self.seeds, self._orders.of(epoch), strict=True)
+        runs = [self.rows.batches(self.batch, (*seed, epoch), order) for seed, order in drawn]
         for turn, parts in enumerate(zip(*runs, strict=True)):
             slot = turn % len(self._host)
             if self._copied[slot] is not None:
