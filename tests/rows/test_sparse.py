@@ -105,3 +105,24 @@ def test_rows_without_stages_are_not_copied():
     rows = LocalRows(ArraySource(np.zeros((100, 4), np.float32)), chunk=32)
     rows.reduce(lambda x, codes: (x.sum(axis=0),))
     assert rows._sparse.replayed() is None
+
+
+def test_the_bytes_of_a_process_are_given_back():
+    used = sparse.ROOM.used
+    kept = SparseChunks()
+    taken(kept.recorded(chunks(0.3), 93), 3)
+    assert sparse.ROOM.used > used
+    dense, early = SparseChunks(), SparseChunks()
+    taken(dense.recorded(chunks(0.45, lengths=(40, 40, 13, 1)), 94), 4)  # too dense somewhere, or not
+    taken(early.recorded(chunks(0.3), 93), 2)
+    del kept, dense, early
+    assert sparse.ROOM.used == used
+
+
+def test_a_process_keeps_no_more_than_its_room(monkeypatch):
+    one, two = SparseChunks(), SparseChunks()
+    taken(one.recorded(chunks(0.3), 93), 3)
+    monkeypatch.setattr(sparse, "MOST", sparse.ROOM.used + 100)
+    taken(two.recorded(chunks(0.3), 93), 3)
+    assert one.replayed() is not None
+    assert two.replayed() is None

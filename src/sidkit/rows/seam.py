@@ -7,8 +7,9 @@
                             what it passes on is rebuilt from them chunk by chunk
     rows.batches(n, seed)   shuffled minibatches
 
-Residuals are never stored: a chunk is read, carried through the earlier stages with its codes, used and dropped. So
-memory contains one chunk and a few bytes of codes per row, whatever N is and wherever the rows live.
+Residuals are not stored: a chunk is read, carried through the earlier stages with its codes, used and dropped. So
+memory contains one chunk and a few bytes of codes per row, whatever N is and wherever the rows live; and at most 256 MB
+of residuals where most are zero (`sparse.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,16 +16,38 @@ from ..engine.native.parents import busy_rows
 __all__ = ["SparseChunks"]
 
 Chunk = NDArray[Any]
+Kept = tuple[int, NDArray[np.int64], Chunk]  # the rows of a chunk, which of them are not zero, and these
 
-MOST = 256 << 20  # bytes that are kept
+MOST = 256 << 20  # bytes that a process keeps in all
 SHARE = 0.5  # of a chunk's rows that may be other than zero
+
+
+class Room:
+    """The bytes that are kept in this process."""
+
+    def __init__(self) -> None:
+        self.used, self._lock = 0, Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether there was room for so many more."""
+        with self._lock:
+            enough = self.used + size <= MOST
+            self.used += size * enough
+        return enough
+
+    def give(self, size: int) -> None:
+        with self._lock:
+            self.used -= size
+
+
+ROOM = Room()
 
 
 class SparseChunks:
     """The chunks of a pass over rows, as their rows that are not zero; nothing where these are too many."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[int, NDArray[np.int64], Chunk]] | None = None
+        self._kept: list[Kept] | None = None
         self._pays = True
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -32,25 +56,30 @@ class SparseChunks:
 
     def recorded(self, chunks: Iterator[Chunk], n: int) -> Iterator[Chunk]:
         """The same chunks of n rows, which are known once the last has been taken."""
-        kept: list[tuple[int, NDArray[np.int64], Chunk]] = []
+        kept: list[Kept] = []
         seen = size = 0
-        for x in chunks:
-            if self._pays:
-                busy = np.flatnonzero(_busy(x))
-                size, seen = size + len(busy) * x[:1].nbytes, seen + len(x)
-                self._pays = len(busy) <= SHARE * len(x) and size <= MOST
+        try:
+            for x in chunks:
                 if self._pays:
-                    kept.append((len(x), busy, x[busy]))
-                else:
-                    kept.clear()
-                self._kept = kept if self._pays and seen == n else None
-            yield x
+                    busy = np.flatnonzero(_busy(x))
+                    more, seen = len(busy) * x[:1].nbytes, seen + len(x)
+                    self._pays = len(busy) <= SHARE * len(x) and ROOM.take(more)
+                    if self._pays:
+                        kept.append((len(x), busy, x[busy]))
+                        size += more
+                    if self._pays and seen == n and self._kept is None:
+                        self._kept = kept
+                        weakref.finalize(self, ROOM.give, size)
+                yield x
+        finally:
+            if self._kept is not kept:
+                ROOM.give(size)
 
     def replayed(self) -> Iterator[Chunk] | None:
         """The chunks once more, each in the memory of the one before; None where they are not known."""
         return self._replayed(self._kept) if self._kept else None
 
-    def _replayed(self, kept: list[tuple[int, NDArray[np.int64], Chunk]]) -> Iterator[Chunk]:
+    def _replayed(self, kept: list[Kept]) -> Iterator[Chunk]:
         longest = max(n for n, _, _ in kept)
         x = np.zeros((longest, kept[0][2].shape[1]), kept[0][2].dtype)
         for n, busy, rows in kept:
