@@ -78,6 +78,10 @@ JOINED: tuple[dict, ...] = (  # of what helped in the first trainings, several a
     {"dropout": 0.1, "learning_rate": 2e-3},
     {"dropout": 0.1, "learning_rate": 2e-3, "crop": 0.0, "smoothing": 0.0},
     {"dropout": 0.1, "learning_rate": 3e-3},
+    {"dropout": 0.05},
+    {"dropout": 0.1, "batch": 256},
+    {"dropout": 0.1, "smoothing": 0.0},
+    {"dropout": 0.1, "weight_decay": 0.3},
 )
 SHAPE = ("dropout", "layers", "d_model")  # fields of the model; the others are of the plan
 SMALL = {"layers": 1, "d_model": 64, "d_ff": 128, "heads": 2, "d_kv": 32}

@@ -31,8 +31,9 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 FOLLOWED = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # weights beside a model's of 1
 TOGETHER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # more, because it is spread over many more items
-SHARPNESS = (1.0, 0.7, 0.5)  # below 1 a model orders more than its first few items
-NEARBY = (0.6, 1.0, 1.7)  # of the best of these, factors that are tried after them
+SHARPNESS = (1.0, 0.5, 0.25, 0.12)  # below 1 a model orders more than its first few items
+NEARBY = (0.6, 1.0, 1.7)  # of the best weights, factors that are tried after them
+SHARPER = (0.7, 1.4)  # of the best sharpness, likewise
 PRIORS = (2.0, 0.5, 8.0, 32.0)  # the first is that of the search for the weights
 CUT = 10
 ERRORS = 2.0  # standard errors that a gain has to exceed
@@ -133,7 +134,7 @@ def fit_fusion(candidates: Candidates, target: Integers, tables: CountTables) ->
 def _best(gains: Callable[[FusionWeights], Floats], of: NDArray[np.bool_]) -> FusionWeights:
     """The weights with the highest mean gain of these users."""
     best, highest = OFF, float(gains(OFF)[of].mean())
-    for stage in (_repeats, _shares, _priors, _nearby, _repeats):
+    for stage in (_repeats, _shares, _priors, _sharper, _nearby, _repeats):
         for weights in stage(best):
             if (value := float(gains(weights)[of].mean())) > highest:
                 best, highest = weights, value
@@ -148,6 +149,10 @@ def _repeats(now: FusionWeights) -> list[FusionWeights]:
 def _shares(now: FusionWeights) -> list[FusionWeights]:
     every = product(SHARPNESS, FOLLOWED, TOGETHER)
     return [_beside_one(a, b, replace(now, sharpness=g)) for g, a, b in every if a or b]
+
+
+def _sharper(now: FusionWeights) -> list[FusionWeights]:
+    return [replace(now, sharpness=now.sharpness * factor) for factor in SHARPER] if now.is_on else []
 
 
 def _nearby(now: FusionWeights) -> list[FusionWeights]:
