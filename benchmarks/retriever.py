@@ -122,7 +122,7 @@ def main() -> None:
 
     chosen = plan_of(options.preset)
     if options.plan_file:
-        found = json.loads(options.plan_file.read_text())
+        found = json.loads(options.plan_file.read_text())["plan"]
         chosen = Plan(**found | {"shape": Shape(**found["shape"])})
     report["plan"] = asdict(chosen)
     for batch in map(int, options.batches.split(",")):
