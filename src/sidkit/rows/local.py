@@ -30,7 +30,6 @@ class LocalRows:
     chunk: int = CHUNK
     progress: Progress = field(default_factory=Silent)
     cast: np.dtype[Any] | None = None  # the dtype to compute in, if not that of the source
-    _sparse: SparseChunks = field(default_factory=SparseChunks, init=False, repr=False, compare=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,6 +110,10 @@ class LocalRows:
             seen += len(stage.sizes)
             x = stage.carry(x, codes[:, :seen])
         return x
+
+    @cached_property
+    def _sparse(self) -> SparseChunks:
+        return SparseChunks()
 
     @cached_property
     def _chain(self) -> tuple[int, native.CarryChain]:
