@@ -1,20 +1,21 @@
 """The paper's search tables: every tokenizer's SIDs trained with BART in three stages and scored on the same pairs.
 
-On one GPU, the whole list with a model of 4 + 4 layers of 256, then the main rows with BART-base:
+Whole shops on one GPU, all models of a shop at once, are `search_stack.py`; the baselines beside them are made here:
     python experiments/search_data.py DATA -o SHOPS --encoders minilm wordllama
-    python experiments/search_codes.py SHOPS -o OUT --device cuda
-    python experiments/search.py SHOPS -o OUT --preset small --learning-rate 5e-4 --seeds 3 --minutes 8
+    python experiments/search_codes.py SHOPS -o OUT --seeds 3 --keep SHOPS
+    python experiments/search_stack.py SHOPS -o OUT --preset tiny ...             as in docs/results/searching.md
+    python experiments/search.py SHOPS -o OUT --seeds 3
+    python experiments/search_tables.py OUT --sizes full --into docs/results/searching.md --figures docs/images
+With BART-base, one model after the other, by the paper's tasks and epochs, on the same SIDs:
     python experiments/search.py SHOPS -o BASE --minutes 6 --tokenizers prq-kmeans rq-kmeans prq-opq rq-opq
-    python experiments/search_tables.py OUT --into docs/results/searching.md --figures docs/images
-The training command is given again until it says that all runs are done; --minutes is when no further run is begun. The
-epochs are the paper's 4/3/6, all tasks are trained, and codebooks are 256-128-64 (and -64-64). OUT and BASE have the
-same cells, so only one of them is put in a results file: --results names another.
+The training command is given again until it says that all runs are done; --minutes is when no further run is begun. OUT
+and BASE have the same cells, so only one of them is put in a results file: --results names another.
 
 On a CPU, small shops and a model of 2 layers and 64 dimensions; one thread and two processes suit two cores:
     python experiments/search_data.py DATA -o SMALL --encoders minilm wordllama --small
     python experiments/search_codes.py SMALL -o OUT --small --seeds 3 --keep SMALL
     python experiments/search.py SMALL -o OUT --small --seeds 3 --part 1/2          and --part 2/2
-    python experiments/search_tables.py OUT
+    python experiments/search_tables.py OUT --sizes small --into docs/results/searching-small.md
 
 One line of JSON is appended to OUT/runs.jsonl per (dataset, encoder, tokenizer, seed) as it is done, and the ranks of
 all pairs to OUT/ranks/; lines already there are not run again, so the list can be run in pieces (--minutes) and by

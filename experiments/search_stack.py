@@ -1,9 +1,10 @@
 """The runs of `experiments/search.py` on one GPU: all models of a shop are trained at once, as one.
 
-    python experiments/search_stack.py SMALL -o OUT --small                     the plan of search.py --small
-    python experiments/search_stack.py SMALL -o OUT --small --preset small --batch 128 --epochs 8 4 12
-    python experiments/search_stack.py SMALL -o OUT --small ... --datasets homedepot --levels 5     a part of the list
-    python experiments/search_stack.py SMALL -o OUT --small ... --held-out 0.1 --tokenizers prq-kmeans rq-kmeans
+    python experiments/search_stack.py SHOPS -o OUT --preset tiny --batch 256 --warmup 100 --datasets homedepot \\
+        --epochs 4 3 6 --seeds 0 1 2                                      a whole shop, as in the tables
+    python experiments/search_stack.py SHOPS -o OUT ... --levels 5        a part of the list
+    python experiments/search_stack.py SHOPS -o OUT ... --held-out 0.1 --tokenizers prq-kmeans --seeds 0
+    python experiments/search_stack.py SMALL -o OUT --small               small shops, by the plan of search.py
     python experiments/search_tables.py OUT
 
 The runs of a table differ in the SIDs that they read and write, and in nothing else: shop, texts, templates, sizes and
