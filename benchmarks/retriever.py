@@ -22,9 +22,10 @@ from sidkit import SidTable
 from sidkit.data.sequences import read_sequences
 from sidkit.retriever.data import Vocabulary, examples
 from sidkit.retriever.evaluation import Evaluator, JointEvaluator
-from sidkit.retriever.model import Shape, build_t5, new_weights
+from sidkit.retriever.model import build_t5, new_weights
 from sidkit.retriever.plan import Plan, plan_of
 from sidkit.retriever.stack import Stack
+from sidkit.retriever.store import plan_from
 
 SIZES = (256, 256, 256)
 
@@ -122,8 +123,7 @@ def main() -> None:
 
     chosen = plan_of(options.preset)
     if options.plan_file:
-        found = json.loads(options.plan_file.read_text())["plan"]
-        chosen = Plan(**found | {"shape": Shape(**found["shape"])})
+        chosen = plan_from(json.loads(options.plan_file.read_text())["plan"])
     report["plan"] = asdict(chosen)
     for batch in map(int, options.batches.split(",")):
         for runs in map(int, options.runs.split(",")):

@@ -40,10 +40,10 @@ from sidkit.measure.ranking import CUTS, mean_figures
 from sidkit.retriever.data import examples
 from sidkit.retriever.fused import fitted, held_out_candidates
 from sidkit.retriever.fusion import OFF, Fusion, FusionWeights, fused_scores, target_ranks
-from sidkit.retriever.model import Shape
 from sidkit.retriever.plan import PLANS, Plan, changed
 from sidkit.retriever.retriever import Retriever
 from sidkit.retriever.runs import Outcome, TrainingRun
+from sidkit.retriever.store import plan_from
 from sidkit.retriever.training import train_stack
 
 SHARE, LEAST = 0.9, 8  # of the time left, that training may take; epochs that are trained in any case
@@ -57,7 +57,7 @@ def plan_for(name: str, options: argparse.Namespace) -> Plan:
     if options.plan_file:
         usual = {field: getattr(PLANS[name], field) for field in ("epochs", "patience")}
         found = json.loads(options.plan_file.read_text())["plan"] | {"fusion": True} | usual
-        return changed(Plan(**found | {"shape": Shape(**found["shape"])}), {}, **limits)
+        return changed(plan_from(found), {}, **limits)
     if not options.small:
         return changed(PLANS[name], {}, **limits)
     warmup = 200 if name == "best" else 0

@@ -176,6 +176,16 @@ def test_the_search_for_a_plan_goes_on_with_the_best_and_resumes(search, tmp_pat
     assert found["shape"]["dropout"] in (0.1, 0.2)
 
 
+def test_the_best_preset_is_the_plan_that_the_search_found():
+    """But for the epochs, of which a search has time for few."""
+    pytest.importorskip("torch")
+    from sidkit.retriever.plan import PLANS
+    from sidkit.retriever.store import plan_from
+
+    found = json.loads((EXPERIMENTS / "results" / "plan.json").read_text())["plan"]
+    assert plan_from(found) == replace(PLANS["best"], epochs=found["epochs"])
+
+
 def forty_items(folder, seed):
     """A dataset of forty items, each followed by the next, with codes of one seed; of random numbers."""
     rng = np.random.default_rng(0)

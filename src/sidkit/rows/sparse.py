@@ -35,9 +35,11 @@ class Room:
             self.used += size * enough
         return enough
 
-    def give(self, size: int) -> None:
+    def give(self, size: int) -> int:
+        """Room for others; 0, which is what the giver has left."""
         with self._lock:
             self.used -= size
+        return 0
 
 
 ROOM = Room()
@@ -67,6 +69,9 @@ class SparseChunks:
                     if self._pays:
                         kept.append((len(x), busy, x[busy]))
                         size += more
+                    else:
+                        kept.clear()
+                        size = ROOM.give(size)
                     if self._pays and seen == n and self._kept is None:
                         self._kept = kept
                         weakref.finalize(self, ROOM.give, size)
