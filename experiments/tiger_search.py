@@ -27,7 +27,7 @@ import argparse
 import fcntl
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -82,6 +82,8 @@ JOINED: tuple[dict, ...] = (  # of what helped in the first trainings, several a
     {"dropout": 0.1, "batch": 256},
     {"dropout": 0.1, "smoothing": 0.0},
     {"dropout": 0.1, "weight_decay": 0.3},
+    {"dropout": 0.1, "learning_rate": 2e-3, "weight_decay": 0.3},
+    {"dropout": 0.0},
 )
 SHAPE = ("dropout", "layers", "d_model")  # fields of the model; the others are of the plan
 SMALL = {"layers": 1, "d_model": 64, "d_ff": 128, "heads": 2, "d_kv": 32}
@@ -125,10 +127,10 @@ def all_that_helped(plans: dict, figures: dict[str, float]):
     return with_fields(plans["centre"], {field: value for field, (_, value) in best.items()})
 
 
-def standing(lines: list[dict], rung: int, datasets: list[str]) -> dict[str, float]:
-    """The figures of the candidates that were trained on all datasets of a rung, best first."""
+def standing(lines: list[dict], rung: int, datasets: list[str], known: Collection[str] | None = None) -> dict:
+    """The figures of the candidates that were trained on all datasets of a rung, best first; of those known alone."""
     figures = {(line["rung"], line["candidate"], line["dataset"]): fmean(line["validation"]) for line in lines}
-    names = [name for at, name, _ in figures if at == rung]
+    names = [name for at, name, _ in figures if at == rung and (known is None or name in known)]
     names = [name for name in dict.fromkeys(names) if all((rung, name, one) in figures for one in datasets)]
     base = {one: max((figures[rung, name, one] for name in names), default=0.0) or 1.0 for one in datasets}
     means = {name: fmean(figures[rung, name, one] / base[one] for one in datasets) for name in names}
@@ -178,8 +180,8 @@ class Search:
         helped make together, then the best of the rung before."""
         if not rung:
             return self.plans
-        before = standing(lines, rung - 1, self.datasets[rung - 1])
         known = self.members(rung - 1, lines)
+        before = standing(lines, rung - 1, self.datasets[rung - 1], known)
         if rung == 1 and len(before) == len(known):
             known = {TOGETHER: all_that_helped(known, before)} | known
         best = [name for name in before if rung > 1 or known[name] != known.get(TOGETHER)]
@@ -305,7 +307,8 @@ class Search:
 
         lines, best = read_lines(self.options.output), next(iter(self.plans.values()))
         for rung, epochs in enumerate(self.rungs):
-            known, ranked = self.members(rung, lines), standing(lines, rung, self.datasets[rung])
+            known = self.members(rung, lines)
+            ranked = standing(lines, rung, self.datasets[rung], known)
             missing = self.missing(rung)
             print(f"rung {rung} ({epochs} epochs){f': {len(missing)} trainings are missing' if missing else ''}")
             for name, figure in ranked.items():
