@@ -86,3 +86,16 @@ def test_rows_that_do_not_lie_in_one_piece_and_no_rows_at_all(engine):
     assert torch.equal(engine.soft_sums(cut, book, 2, 5.0)[1], engine.soft_sums(plain, book, 2, 5.0)[1])
     assert [tuple(part.shape) for part in engine.soft_sums(plain[:0], book, 2, 5.0)] == [(12,), (12, 12), (1,)]
     assert len(engine.nearest(plain[:0], book)) == 0
+
+
+@kernels_run
+def test_rows_that_are_screened_in_several_parts(engine, monkeypatch):
+    from sidkit.engine.cuda import tokens
+
+    monkeypatch.setattr(tokens, "EXACT", 20 * 12)
+    x, c = rows_and_centroids(50, 130, 12)
+    c[65:] = c[:65] * (1 + 1e-6)  # pairs that only float64 tells apart
+    c[60:66] = c[60]  # and more alike than are kept
+    given = torch.from_numpy(x).to(DEVICE)
+    found = engine.nearest(given, engine.book(c, "euclidean", given)).cpu().numpy()
+    assert np.array_equal(found, scores_in_float64(x, c, "euclidean").argmax(1))

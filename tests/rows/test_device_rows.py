@@ -129,3 +129,26 @@ def test_rows_in_memory_may_stream_to_several_places_at_once():
     del first, second
     assert third.source._pages() is None  # rows stay with what they began with
     assert total(X)[0].source._pages() is not None
+
+
+@kernels_run
+def test_centroids_of_a_fit_on_a_device_stay_there():
+    from sidkit.rows.cuda import DeviceRows, Resident
+    from sidkit.stages.cluster.kmeans import KMeans
+
+    x = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    found = KMeans(4, iterations=2).fit(DeviceRows(Resident(x)).map(FittedNormalize()), FitContext())
+    assert found.centroids.dtype == np.float32
+    assert found.beside(x) is found.beside(x.half())  # uploaded by nobody
+    assert np.array_equal(found.beside(x).cpu().numpy(), found.centroids)
+    assert found.beside(found.centroids) is found.centroids
+
+
+@kernels_run
+def test_what_is_read_later_is_what_it_was_then():
+    from sidkit.rows.cuda import DeviceRows, Resident
+
+    number = torch.ones((), device=DEVICE)
+    call = DeviceRows(Resident(torch.ones(3, 2, device=DEVICE))).later(number, number > 0)
+    number += 1
+    assert call() == [1.0, 1.0]

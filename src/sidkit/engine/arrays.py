@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..geometry import Array
 
-__all__ = ["like", "namespace", "on_host", "pieces", "widened"]
+__all__ = ["like", "namespace", "pieces", "widened"]
 
 AT_ONCE = 1 << 26  # numbers in one temporary array: 512 MB of float64
 
@@ -22,15 +22,6 @@ def like(a: NDArray[Any], x: Array) -> Array:
     import torch
 
     return torch.as_tensor(a).to(device=x.device, dtype=x.dtype)
-
-
-def on_host(x: Array, dtype: Any) -> NDArray[Any]:
-    """x as an array of this dtype, rounded where it is."""
-    if isinstance(x, np.ndarray):
-        return x.astype(dtype)
-    import torch
-
-    return x.to(getattr(torch, np.dtype(dtype).name)).cpu().numpy()  # type: ignore[no-any-return]
 
 
 def namespace(x: Array) -> Any:

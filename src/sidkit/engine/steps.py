@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
 if TYPE_CHECKING:
     from .cpu import CpuCodebook
 
@@ -17,11 +15,12 @@ __all__ = ["CarryStep"]
 class CarryStep:
     """One stage: subtract the row's share of a vector (`geometry.residual`), then scale the row to length one.
 
-    vectors: (K, d), chosen by the row's code in `column`; (1, d), shared by all rows (column -1); or None.
+    vectors: (K, d), chosen by the row's code in `column`; (1, d), shared by all rows (column -1); or None. For a GPU
+    they may be a tensor there.
     book: the codebook that finds the code while encoding; None where codes are known.
     """
 
-    vectors: NDArray[Any] | None = None
+    vectors: Any = None
     keep: float = 0.0
     normalize: bool = True
     column: int = -1

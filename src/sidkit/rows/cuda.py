@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..engine.cuda import engine as cuda
-from ..engine.cuda.to_host import to_host
+from ..engine.cuda.to_host import later, to_host
 from ..progress import Progress, Silent
 from .device_source import DeviceSource, Resident, Streamed, require_good_rows
 from .local import LocalRows
@@ -91,12 +91,17 @@ class DeviceRows:
         if precision != "fp32":
             kinds: dict[Any, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
             self.scored_in.add(kinds.get(coarse, "tf32"))
-        total: list[Tensor] = []
+        total: list[Any] = []
         for x, codes in self._chunks(coarse or torch.float32):
-            part = [torch.as_tensor(a).to(self.source.device) for a in f(x, codes)]
-            total = [a + b for a, b in zip(total, part, strict=True)] if total else part
+            part = f(x, codes)
+            total = [a + b for a, b in zip(total, part, strict=True)] if total else list(part)
             self.progress.advance(len(x))
-        return tuple(total)
+        return tuple(torch.as_tensor(a).to(self.source.device) for a in total)
+
+    def later(self, *numbers: Tensor) -> Callable[[], list[float]]:
+        """As `seam.ReducesThere` says."""
+        call = later(torch.stack([number.double() for number in numbers]))
+        return lambda: call().tolist()
 
     @cached_property
     def _suits_half(self) -> bool:
@@ -248,7 +253,7 @@ class DeviceRows:
 
 def fused(stages: Sequence[Carrier], x: Tensor) -> tuple[int, cuda.CarryPlan]:
     """How many stages, from the first on, one kernel can carry rows like x through, and the plan for it."""
-    steps = leading_steps(stages)
+    steps = leading_steps(stages, x, books=False)
     return len(steps), cuda.plan_carry(steps, x)
 
 

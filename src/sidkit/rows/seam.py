@@ -64,14 +64,16 @@ class Carrier(Protocol):
 class Taken(NamedTuple):
     """The effect of a stage that subtracts a vector and scales: `geometry.residual`, then length one.
 
-    vectors: (K, d), chosen by the row's last code; (1, d), shared by all rows; or None. Compiled kernels and the GPU's
-    carry rows through several stages that have this as `taken` in one sweep.
+    vectors: (K, d), chosen by the row's last code; (1, d), shared by all rows; or None; beside: makes them an array
+    where rows like these are. Compiled kernels and the GPU's carry rows through several stages that have this as
+    `taken` in one sweep.
     """
 
     vectors: NDArray[Any] | None
     keep: float
     normalize: bool
     book: Callable[[Array], Any] | None = None  # makes the codebook that decides its token, for rows like these
+    beside: Callable[[Array], Array] | None = None
 
 
 @runtime_checkable
@@ -138,6 +140,9 @@ class ReducesThere(Protocol):
     def reduce_there(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
         """As `Rows.reduce`, its arrays on the device."""
 
+    def later(self, *numbers: Array) -> Callable[[], list[float]]:
+        """A call that waits for these numbers of the device, (), but for nothing it is told after this."""
+
     def take_different(self, indices: NDArray[np.int64]) -> Array | None:
         """As `Rows.take`, on the device; None if a row is zero or perhaps equal to another."""
 
@@ -151,8 +156,8 @@ def add_in_tree(parts: Iterator[Sums], count: int) -> Sums:
     return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
-def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[CarryStep]:
-    """The leading stages that subtract a vector and scale, as steps; with codebooks for rows like x, if any."""
+def leading_steps(stages: Sequence[Carrier], x: Array = None, books: bool = True) -> list[CarryStep]:
+    """The leading stages that subtract a vector and scale, as steps; for rows like x, with codebooks if asked."""
     steps: list[CarryStep] = []
     seen = 0
     for stage in stages:
@@ -160,8 +165,9 @@ def leading_steps(stages: Sequence[Carrier], x: Array = None) -> list[CarryStep]
         if taken is None or len(stage.sizes) > 1:
             break
         seen += len(stage.sizes)
-        book = taken.book(x) if x is not None and taken.book is not None else None
-        steps.append(CarryStep(taken.vectors, taken.keep, taken.normalize, seen - 1 if stage.sizes else -1, book))
+        book = taken.book(x) if books and x is not None and taken.book is not None else None
+        vectors = taken.vectors if x is None or taken.beside is None else taken.beside(x)
+        steps.append(CarryStep(vectors, taken.keep, taken.normalize, seen - 1 if stage.sizes else -1, book))
     return steps
 
 

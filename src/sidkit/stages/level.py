@@ -119,4 +119,5 @@ class FittedLevel:
     def taken(self) -> Taken | None:
         if not isinstance(self.clusters, Centroids):
             return None
-        return Taken(self.clusters.centroids, self.spec.rule.keep, self.spec.rule.normalize, self.clusters.book)
+        c, rule = self.clusters, self.spec.rule
+        return Taken(c.centroids, rule.keep, rule.normalize, c.book, c.beside)

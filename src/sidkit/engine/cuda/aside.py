@@ -14,20 +14,28 @@ __all__ = ["Aside"]
 
 
 class Aside:
-    """A second stream of a device, which waits for what it is given; none where there are no streams."""
+    """A second stream of a device, which waits for what it is given; none where there are no streams.
+
+    What it reads is held until the first stream has waited for it, so that memory is used again in the order of the
+    calls, however far the host is ahead.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.stream = _stream(device) if device.type == "cuda" else None
+        self._held: tuple[Tensor, ...] = ()
 
     @contextmanager
     def of(self, *given: Tensor) -> Iterator[None]:
-        """Calls within run on the second stream, after what the first has been told so far; given: what they read."""
+        """Calls within run on the second stream, after what the first has been told so far; given: what they read.
+
+        What the first is told afterwards waits for the calls before these.
+        """
         if self.stream is None:
             yield
             return
+        torch.cuda.current_stream().wait_stream(self.stream)
         self.stream.wait_stream(torch.cuda.current_stream())
-        for tensor in given:
-            tensor.record_stream(self.stream)
+        self._held = given
         with torch.cuda.stream(self.stream):
             yield
 
@@ -37,6 +45,7 @@ class Aside:
             return
         current = torch.cuda.current_stream()
         current.wait_stream(self.stream)
+        self._held = ()
         for tensor in results:
             tensor.record_stream(current)
 

@@ -1,7 +1,8 @@
-"""Large results of a GPU, copied to the host by way of pinned buffers and several threads."""
+"""Results of a GPU on the host: large ones by way of pinned buffers and several threads, others while it goes on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from ..native import threads as cores
 
-__all__ = ["to_host"]
+__all__ = ["later", "to_host"]
 
 PIECE = 32 << 20  # bytes of a pinned buffer
 WORTH_PINNING = 128 << 20  # bytes: pinning takes as long as copying so many
@@ -43,6 +44,26 @@ def to_host(x: Tensor) -> NDArray[Any]:
             if one is not None:
                 one.result()
     return out
+
+
+def later(x: Tensor) -> Callable[[], NDArray[Any]]:
+    """A call that waits for the tensor as it is now, on the host, and for nothing that the device is told after this.
+
+    The array is in pinned memory, for as long as it lives.
+    """
+    if not x.is_cuda:
+        here = x.numpy().copy()
+        return lambda: here
+    there = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+    there.copy_(x, non_blocking=True)
+    landed = torch.cuda.Event()
+    landed.record()
+
+    def wait() -> NDArray[Any]:
+        landed.synchronize()
+        return there.numpy()  # type: ignore[no-any-return]
+
+    return wait
 
 
 def _put(target: Tensor, buffer: Tensor, landed: Any) -> None:

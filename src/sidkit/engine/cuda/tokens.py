@@ -30,16 +30,24 @@ def nearest(x: Tensor, book: CudaCodebook) -> Tensor:
     """The best codeword of every row, near-ties decided in float64, lowest index first: (n,) int32."""
     if len(book) == 1 or len(x) == 0:
         return torch.zeros(len(x), dtype=torch.int32, device=x.device)
-    find = _screened if len(book) >= SCREENED else _best
-    return torch.cat([find(part, book) for part in x.contiguous().split(_exact_rows(x))])
+    parts = x.contiguous().split(_exact_rows(x))
+    if len(book) < SCREENED:
+        return torch.cat([_best(part, book) for part in parts])
+    screened = [_screened(part, book) for part in parts]
+    counts = torch.cat([undecided.length for _, undecided in screened]).tolist()  # the host waits once
+    for part, (best, undecided), count in zip(parts, screened, counts, strict=True):
+        if count:
+            rows = undecided.rows[:count]
+            best[rows] = _best(part[rows], book)
+    return torch.cat([best for best, _ in screened])
 
 
 def _best(x: Tensor, book: CudaCodebook) -> Tensor:
     return _exact_top(x, book, 1)[0][:, 0]
 
 
-def _screened(x: Tensor, book: CudaCodebook) -> Tensor:
-    """The best codewords, of the few that one product of halves leaves; rows that it leaves more go to `_best`."""
+def _screened(x: Tensor, book: CudaCodebook) -> tuple[Tensor, RowList]:
+    """The best codewords, of the few that one product of halves leaves, and the rows that it leaves more."""
     (n, d), K, tile = x.shape, len(book), tile_for(x.shape[1], 2, "fp16")
     kept = CANDIDATES if tile.dims == tile.padded else 2 * CANDIDATES
     index = torch.empty(n, kept, dtype=torch.int32, device=x.device)
@@ -54,11 +62,7 @@ def _screened(x: Tensor, book: CudaCodebook) -> Tensor:
     kernels_repair.choose_kernel[(8 * tiles.PROGRAMS,)](
         x, book.exact, book.exact_offset, index, close, d, min(64, power_above(d)), 16, kept
     )
-    best = index[:, 0]
-    if count := int(counts[1]):
-        rows = undecided.rows[:count]
-        best[rows] = _best(x[rows], book)
-    return best
+    return index[:, 0].clone(), undecided
 
 
 def _slots(tile: Tile, K: int, k: int, depth: int) -> SlotShape:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine import engine_of
-from ...engine.arrays import like, namespace, on_host, widened
+from ...engine.arrays import like, namespace, widened
 from ...errors import SpecError
 from ...files.folder import require_array
 from ...geometry import Array
@@ -45,7 +45,16 @@ class Centroids:
         """The codebook prepared for rows like x, once per dtype and device."""
         kind = f"{x.dtype}@{'cpu' if isinstance(x, np.ndarray) else x.device}"
         if kind not in self._books:
-            self._books[kind] = engine_of(x).book(self.centroids, self.metric, x, self.bonus)
+            self._books[kind] = engine_of(x).book(self.beside(x), self.metric, x, self.bonus)
+        return self._books[kind]
+
+    def beside(self, x: Array) -> Array:
+        """The centroids where rows like x are: (K, d); a device gets them once."""
+        if isinstance(x, np.ndarray):
+            return self.centroids
+        kind = f"centroids@{x.device}"
+        if kind not in self._books:
+            self._books[kind] = namespace(x).as_tensor(self.centroids).to(x.device)
         return self._books[kind]
 
     def assign(self, x: Array, codes: Array) -> Array:
@@ -59,7 +68,7 @@ class Centroids:
         return costs
 
     def chosen(self, x: Array, codes: Array) -> Array:
-        return like(self.centroids, x)[codes[:, -1]]
+        return like(self.beside(x), x)[codes[:, -1]]
 
 
 @dataclass(frozen=True)
@@ -139,13 +148,15 @@ class KMeans:
         means = means_of(sums[0], sums[1], clusters.centroids)
         return Centroids(_split(means, np.asarray(sums[0])) if self.empty == "split" else means, self.metric)
 
-    def settled(self, before: Centroids, after: Centroids) -> bool:
+    def settled(self, before: Centroids, after: Centroids) -> Any:
         if isinstance(after.centroids, np.ndarray):
             return np.array_equal(before.centroids, after.centroids)
-        return bool((like(before.centroids, after.centroids) == after.centroids).all())
+        return (like(before.centroids, after.centroids) == after.centroids).all()
 
     def finish(self, clusters: Centroids, dtype: Any) -> Centroids:
-        return Centroids(on_host(clusters.centroids, dtype), self.metric)
+        if isinstance(clusters.centroids, np.ndarray):
+            return Centroids(clusters.centroids.astype(dtype), self.metric)
+        return _of_device(clusters.centroids, self.metric, dtype)
 
 
 def check_size(size: int) -> None:
@@ -165,6 +176,16 @@ def means_of(mass: Any, total: Any, before: NDArray[Any]) -> NDArray[np.float64]
         return means
     mass, total = np.asarray(mass)[:, None], np.asarray(total)
     return np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), before)
+
+
+def _of_device(centroids: Any, metric: Metric, dtype: Any) -> Centroids:
+    """Centroids of a device, on the host in this dtype, and still there."""
+    import torch
+
+    from ...engine.cuda.to_host import later
+
+    there = centroids.to(getattr(torch, np.dtype(dtype).name))
+    return Centroids(later(there)(), metric, _books={f"centroids@{there.device}": there})
 
 
 def _split(means: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:

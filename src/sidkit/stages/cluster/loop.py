@@ -6,7 +6,8 @@ larger than memory, on a GPU or on a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from functools import partial
@@ -65,6 +66,7 @@ class Cluster(Protocol):
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> Clusters: ...
 
 
+AHEAD = 1  # passes that a device is told before the one before is looked at: a pass after the last changes nothing
 C = TypeVar("C")  # the clusters between passes
 
 
@@ -87,8 +89,8 @@ class Clusterer(Protocol[C]):
     def update(self, clusters: C, sums: Sums) -> C:
         """The next clusters."""
 
-    def settled(self, before: C, after: C) -> bool:
-        """Whether further passes would change nothing."""
+    def settled(self, before: C, after: C) -> Any:
+        """Whether further passes would change nothing: a bool; of clusters on a device, a tensor there."""
 
     def finish(self, clusters: C, dtype: Any) -> C:
         """The clusters as they will be stored and used, in this dtype."""
@@ -125,21 +127,40 @@ def refine(cluster: Clusterer[C], rows: Rows, run: FitContext) -> C:
     precision = cluster.precision if isinstance(cluster, HasPrecision) else "fp32"
     rows.prepare(float(n) * rows.shape[1] * size * cluster.iterations)
     stays = isinstance(rows, ReducesThere) and isinstance(cluster, StaysOnDevice) and cluster.stays_on_device
-    reduce = rows.reduce_there if stays and isinstance(rows, ReducesThere) else rows.reduce
+    reduce, later, ahead = rows.reduce, _now, 0
+    if stays and isinstance(rows, ReducesThere):
+        reduce, later, ahead = rows.reduce_there, rows.later, AHEAD
+    outcomes: deque[Callable[[], bool]] = deque()  # of the passes not looked at yet
     first, clusters = _resumed(cluster, run, level) or (0, cluster.start(rows, run))
     run.progress.start(f"level {level + 1}", n * (cluster.iterations - first))
     for done in range(first, cluster.iterations):
         with _resuming(run, _key(cluster, level), done == first):
             sums = reduce(partial(cluster.statistics, clusters), precision)
             before, clusters = clusters, cluster.update(clusters, sums)
-        run.progress.note(f"pass {done + 1}, objective {float(sums[-1][0]) / n:.5f}")
-        if cluster.settled(before, clusters):
+        numbers = later(sums[-1][0], cluster.settled(before, clusters))
+        outcomes.append(partial(_noted, run, done + 1, n, numbers))
+        if len(outcomes) > ahead and outcomes.popleft()():
             run.progress.advance(n * (cluster.iterations - done - 1))
+            outcomes.clear()
             break
         if run.checkpoint is not None and run.checkpoint.due():
             arrays, facts = unpacked(clusters)
             run.checkpoint.save(_key(cluster, level), arrays, {"done": done + 1, **facts})
+    for outcome in outcomes:
+        outcome()
     return cluster.finish(clusters, rows.dtype)
+
+
+def _now(*numbers: Any) -> Callable[[], list[float]]:
+    """As `seam.ReducesThere.later`, of numbers on the host."""
+    return lambda: [float(number) for number in numbers]
+
+
+def _noted(run: FitContext, done: int, n: int, numbers: Callable[[], list[float]]) -> bool:
+    """Whether the clusters settled in a pass, which is noted in the progress."""
+    objective, settled = numbers()
+    run.progress.note(f"pass {done}, objective {objective / n:.5f}")
+    return bool(settled)
 
 
 def unpacked(clusters: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
