@@ -7,7 +7,8 @@ The bare product of the rows (on a CPU of 131,072 of them, before the fit and af
 the same run as the fit. A fit computes as many products as it makes passes, for each of three levels, and one more for
 the codes. With few rows to a centroid, scores are further apart than with many, and screens decide more: give as many
 rows as time allows. On a GPU the product is that of float16 rows, in which a fit scores rows there, and the fit is
-timed once kernels are compiled. Results go to benchmarks/results/large_codebooks.json, by device.
+timed once kernels are compiled; --profile says where its time goes. Results go to
+benchmarks/results/large_codebooks.json, by device.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MULTIPLIED = 1 << 17  # rows of the product on a CPU, which grows with the rows
 OUT = Path(__file__).with_name("results") / "large_codebooks.json"
 
 
-def on_cpu(rows: int, size: int, passes: int) -> dict[str, Any]:
+def on_cpu(rows: int, size: int, passes: int, profile: bool) -> dict[str, Any]:
     from cpu_pass import machine, native, planted, ratios, sgemm
 
     if not native.prepare(float("inf")):
@@ -69,8 +70,9 @@ def torch_product(a: Any, b: Any, out: Any) -> None:
     torch.mm(torch.from_numpy(a), torch.from_numpy(b), out=torch.from_numpy(out))
 
 
-def on_gpu(rows: int, size: int, passes: int) -> dict[str, Any]:
+def on_gpu(rows: int, size: int, passes: int, profile: bool) -> dict[str, Any]:
     import torch
+    from gpu_profile import profiled
 
     from sidkit.rows.cuda import DeviceRows, Resident
 
@@ -105,6 +107,8 @@ def on_gpu(rows: int, size: int, passes: int) -> dict[str, Any]:
     fitted = spec.fit(DeviceRows(Resident(x)), seed=0)
     torch.cuda.synchronize()
     fit = time.perf_counter() - start
+    if profile:
+        print(profiled(lambda: spec.fit(DeviceRows(Resident(x)), seed=0)))
     encode = timed(lambda: fitted.encode(DeviceRows(Resident(x))))
     return {
         "machine": torch.cuda.get_device_name(), "torch": torch.__version__,
@@ -125,11 +129,12 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--size", type=int, default=8192)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--profile", action="store_true", help="print where the time of a fit on a GPU goes")
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     measure = on_gpu if asked.device == "cuda" else on_cpu
     found = {"command": " ".join(sys.argv), "rows": asked.rows, "passes": asked.passes}
-    found |= measure(asked.rows, asked.size, asked.passes)
+    found |= measure(asked.rows, asked.size, asked.passes, asked.profile)
     results = json.loads(asked.out.read_text()) if asked.out.exists() else {}
     asked.out.write_text(json.dumps(results | {asked.device: found}, indent=1) + "\n")
     print(json.dumps(found, indent=1))

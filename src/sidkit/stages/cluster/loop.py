@@ -146,9 +146,10 @@ def refine(cluster: Clusterer[C], rows: Rows, run: FitContext) -> C:
         if run.checkpoint is not None and run.checkpoint.due():
             arrays, facts = unpacked(clusters)
             run.checkpoint.save(_key(cluster, level), arrays, {"done": done + 1, **facts})
+    found = cluster.finish(clusters, rows.dtype)  # a device may still be at the last pass
     for outcome in outcomes:
         outcome()
-    return cluster.finish(clusters, rows.dtype)
+    return found
 
 
 def _now(*numbers: Any) -> Callable[[], list[float]]:
