@@ -99,3 +99,24 @@ def test_rows_that_are_screened_in_several_parts(engine, monkeypatch):
     given = torch.from_numpy(x).to(DEVICE)
     found = engine.nearest(given, engine.book(c, "euclidean", given)).cpu().numpy()
     assert np.array_equal(found, scores_in_float64(x, c, "euclidean").argmax(1))
+
+
+@kernels_run
+@pytest.mark.parametrize("K", [20, 150])
+def test_rows_on_their_way_get_the_tokens_that_they_get_once_they_are_carried(engine, monkeypatch, K):
+    from sidkit.engine.cuda import tokens
+    from sidkit.engine.steps import CarryStep
+
+    monkeypatch.setattr(tokens, "EXACT", 30 * 12)
+    x, c = rows_and_centroids(70, K, 12)
+    c[10:20] = c[10] + 1e-6 * c[:10]  # more alike than are kept
+    given = torch.from_numpy(x).to(DEVICE)
+    codes = torch.arange(80, dtype=torch.int32, device=DEVICE)[None] % 7
+    plan = engine.plan_carry([CarryStep(), CarryStep(x[:1]), CarryStep(c[:7], 0.3, True, 0)], given)
+    after = engine.carried(given, plan, codes, 10)
+    for metric in ("cosine", "euclidean"):
+        book = engine.book(c, metric, given)
+        found = engine.nearest_after(engine.Uncarried(given, plan, codes, 10), book)
+        assert torch.equal(found, engine.nearest(after, book))
+        want = scores_in_float64(after.cpu().numpy(), c, metric).argmax(1)
+        assert np.array_equal(found.cpu().numpy(), want)

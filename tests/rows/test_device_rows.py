@@ -152,3 +152,18 @@ def test_what_is_read_later_is_what_it_was_then():
     call = DeviceRows(Resident(torch.ones(3, 2, device=DEVICE))).later(number, number > 0)
     number += 1
     assert call() == [1.0, 1.0]
+
+
+@kernels_run
+@pytest.mark.parametrize("spare", [1 << 20, 2000])
+def test_tokens_of_rows_that_are_only_carried_in_float16_are_those_of_the_cpu(monkeypatch, spare):
+    import sidkit
+    from sidkit.engine.cuda import tokens
+    from sidkit.rows.cuda import DeviceRows, Resident
+
+    monkeypatch.setattr(tokens, "SCREENED", 2)
+    x = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
+    rows = DeviceRows(Resident(torch.from_numpy(x).to(DEVICE)), spare=spare)
+    fitted = sidkit.prq_kmeans((12, 9), iterations=1).fit(rows)
+    assert np.array_equal(fitted.fit_codes, fitted.encode(x, device="cpu"))
+    assert np.array_equal(fitted.fit_codes, fitted.encode(rows))

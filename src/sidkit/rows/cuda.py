@@ -23,12 +23,13 @@ from ..engine.cuda.to_host import later, to_host
 from ..progress import Progress, Silent
 from .device_source import DeviceSource, Resident, Streamed, require_good_rows
 from .local import LocalRows
-from .seam import Carrier, HasStages, Sums, choose, leading_steps, order_of
+from .seam import Carrier, HasStages, HasTaken, Sums, choose, leading_steps, order_of
 
 __all__ = ["DeviceRows", "Resident", "Streamed", "fused", "on_device", "spare_memory"]
 
 SPARE = 1100 << 20  # bytes of device memory for the rows of one pass, at least
 ONCE = 4 * SPARE  # at most, where rows are carried for one use
+BESIDE = 48  # bytes for a row while its token is decided, besides the row itself
 SHARE = 4  # the part of the memory that is free for them: 1 / SHARE
 
 
@@ -119,10 +120,10 @@ class DeviceRows:
         if stage.sizes:
             fresh = torch.empty(len(stage.sizes), self.shape[0], dtype=torch.int32, device=self.source.device)
             start = 0
-            for x, seen in self._chunks(torch.float32, keep=False):
-                fresh[:, start : start + len(x)] = stage.tokens(x, seen).T
-                start += len(x)
-                self.progress.advance(len(x))
+            for tokens in self._tokens(stage):
+                fresh[:, start : start + len(tokens)] = tokens.T
+                start += len(tokens)
+                self.progress.advance(len(tokens))
             codes = torch.cat([codes, fresh])
         self._filled.clear()
         return replace(self, stages=(*self.stages, stage), tokens=codes, _filled={})
@@ -239,6 +240,21 @@ class DeviceRows:
             seen += len(stage.sizes)
             x = stage.carry(x, codes[:seen, start : start + len(x)].T)
         return out.copy_(x)
+
+    def _tokens(self, stage: Carrier) -> Iterator[Tensor]:
+        """The tokens of a stage (n, their number), a share of the rows at a time."""
+        done, plan = self._fused
+        taken = stage.taken if isinstance(stage, HasTaken) else None
+        if taken is None or taken.book is None or done < len(self.stages) or torch.float32 in self._filled:
+            for x, seen in self._chunks(torch.float32, keep=False):
+                yield stage.tokens(x, seen)
+            return
+        (n, d), start, codes = self.shape, 0, self._codes
+        book = taken.book(torch.empty(0, d, device=self.source.device))
+        size = max(1, min(self.spare, SPARE) // (d * self.source.overhead + BESIDE))
+        for raw in self.source.chunks(-(-n // -(-n // size))):
+            yield cuda.nearest_after(cuda.Uncarried(raw, plan, codes, start), book)[:, None]
+            start += len(raw)
 
     @property
     def _plan(self) -> cuda.CarryPlan:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from .tiles import Mode, Tile, ceil_div, power_above
 from .triton import carry as kernels_carry
 from .triton.arguments import RowArgs
 
-__all__ = ["CarryPlan", "carried", "lengths", "plan_carry", "scored"]
+__all__ = ["CarryPlan", "Uncarried", "carried", "lengths", "plan_carry", "scored"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ def plan_carry(steps: Sequence[CarryStep], x: Tensor) -> CarryPlan:
     return CarryPlan(tuple(plan), table, coarse, _inverse_squares(table), _inverse_squares(coarse.float()))
 
 
-def carried(x: Tensor, plan: CarryPlan, codes: Tensor, first_row: int = 0, out: Tensor | None = None) -> Tensor:
+def carried(x: Tensor, plan: CarryPlan, codes: Tensor | None, first_row: int = 0, out: Tensor | None = None) -> Tensor:
     """Rows x (n, d) after the steps of a plan, in the dtype of out (float32 by default).
 
     codes: (width, N) int32, of which the columns from first_row on belong to x.
@@ -61,18 +61,44 @@ def carried(x: Tensor, plan: CarryPlan, codes: Tensor, first_row: int = 0, out: 
     return out
 
 
-def scored(x: Tensor, mode: Mode | Literal["half"], tile: Tile, unit: bool = False) -> RowArgs:
-    """Rows x (n, d) ready for the score kernels: "fp32" gives both halves of a row, "half" the high one.
+@dataclass(frozen=True, eq=False)
+class Uncarried:
+    """Rows x (n, d) on their way through the steps of a plan; codes and first_row are as for `carried`."""
 
-    Unit rows need no lengths.
-    """
-    n, d = x.shape
-    if mode in ("fp32", "half"):
-        high = torch.empty(n, d, dtype=torch.float16, device=x.device)
-        scale, length = (torch.empty(n, dtype=torch.float32, device=x.device) for _ in range(2))
-        rows = RowArgs(high, torch.empty_like(high) if mode == "fp32" else None, scale, length)
-        _launch(x, (), None, None, None, 0, rows)
+    x: Tensor
+    plan: CarryPlan = field(default_factory=CarryPlan)
+    codes: Tensor | None = None
+    first_row: int = 0
+
+    def parts(self, size: int) -> Iterator[Uncarried]:
+        """The same rows, `size` at a time."""
+        x = self.x.contiguous()
+        for start in range(0, len(x), size):
+            yield replace(self, x=x[start : start + size], first_row=self.first_row + start)
+
+    def some(self, numbers: Tensor) -> Uncarried:
+        """The rows of these numbers (m,)."""
+        codes = None if self.codes is None else self.codes[:, self.first_row + numbers].contiguous()
+        return Uncarried(self.x[numbers], self.plan, codes)
+
+    def carried(self) -> Tensor:
+        """The rows after the steps, in float32; as they are if there are none."""
+        return carried(self.x, self.plan, self.codes, self.first_row) if self.plan.steps else self.x
+
+    def halves(self, low: bool) -> RowArgs:
+        """The rows after the steps as float16 halves, 2^e row = high + low, or the high ones alone."""
+        n, d = self.x.shape
+        high = torch.empty(n, d, dtype=torch.float16, device=self.x.device)
+        scale, length = (torch.empty(n, dtype=torch.float32, device=self.x.device) for _ in range(2))
+        rows = RowArgs(high, torch.empty_like(high) if low else None, scale, length)
+        _launch(self.x, self.plan.steps, self.plan.table, self.plan.inverse, self.codes, self.first_row, rows)
         return rows
+
+
+def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> RowArgs:
+    """Rows x (n, d) ready for the score kernels: "fp32" gives both halves of a row. Unit rows need no lengths."""
+    if mode == "fp32":
+        return Uncarried(x).halves(low=True)
     if unit or tile.dims == tile.padded:
         return RowArgs(x)
     return RowArgs(x, length=lengths(x))

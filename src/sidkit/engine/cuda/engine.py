@@ -13,15 +13,16 @@ from ...errors import need
 
 need("triton", "torch", "computing on a CUDA device")
 
-from .carry import CarryPlan, carried, lengths, plan_carry  # noqa: E402
+from .carry import CarryPlan, Uncarried, carried, lengths, plan_carry  # noqa: E402
 from .codebook import CudaCodebook, book  # noqa: E402
 from .fit import soft_sums  # noqa: E402
 from .pairs import add_up, column_sums, hard_sums  # noqa: E402
-from .tokens import nearest, top  # noqa: E402
+from .tokens import nearest, nearest_after, top  # noqa: E402
 
 __all__ = [
     "CarryPlan",
     "CudaCodebook",
+    "Uncarried",
     "add_up",
     "book",
     "carried",
@@ -29,6 +30,7 @@ __all__ = [
     "hard_sums",
     "lengths",
     "nearest",
+    "nearest_after",
     "plan_carry",
     "soft_sums",
     "top",

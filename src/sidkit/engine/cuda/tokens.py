@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from . import tiles
-from .carry import scored
+from .carry import Uncarried, scored
 from .codebook import CudaCodebook
 from .tiles import Tile, ceil_div, power_above, tile_for
 from .triton import repair as kernels_repair
 from .triton import top as kernels_top
 from .triton.arguments import RowList, SlotShape
 
-__all__ = ["nearest", "top"]
+__all__ = ["nearest", "nearest_after", "top"]
 
 EXACT = 1 << 28  # numbers split into halves at once: 4 bytes each
 CANDIDATES = 4  # codewords that one product of halves keeps of a row; twice as many of a row that is read in parts
@@ -28,41 +30,66 @@ def top(x: Tensor, book: CudaCodebook, k: int) -> tuple[Tensor, Tensor]:
 
 def nearest(x: Tensor, book: CudaCodebook) -> Tensor:
     """The best codeword of every row, near-ties decided in float64, lowest index first: (n,) int32."""
-    if len(book) == 1 or len(x) == 0:
-        return torch.zeros(len(x), dtype=torch.int32, device=x.device)
-    parts = x.contiguous().split(_exact_rows(x))
+    return nearest_after(Uncarried(x), book)
+
+
+def nearest_after(rows: Uncarried, book: CudaCodebook) -> Tensor:
+    """`nearest` of rows after the steps of a plan; those that float16 decides are carried in float16 alone."""
+    n, size = len(rows.x), _exact_rows(rows.x)
+    if len(book) == 1 or n == 0:
+        return torch.zeros(n, dtype=torch.int32, device=rows.x.device)
+    parts = list(rows.parts(size))
     if len(book) < SCREENED:
-        return torch.cat([_best(part, book) for part in parts])
-    screened = [_screened(part, book) for part in parts]
-    counts = torch.cat([undecided.length for _, undecided in screened]).tolist()  # the host waits once
-    for part, (best, undecided), count in zip(parts, screened, counts, strict=True):
-        if count:
-            rows = undecided.rows[:count]
-            best[rows] = _best(part[rows], book)
-    return torch.cat([best for best, _ in screened])
+        return torch.cat([_best(part.carried(), book) for part in parts])
+    screens = [_screened(part, book) for part in parts]
+    counts = torch.stack([screen.counts for screen in screens]).tolist()  # the host waits once
+    for part, screen, (close, undecided) in zip(parts, screens, counts, strict=True):
+        for numbers in _pieces(screen.lists[0, :close], size // 4):
+            screen.index[numbers, 0] = _chosen(part.some(numbers).carried(), book, screen.index[numbers])
+        for numbers in _pieces(screen.lists[1, :undecided], size // 4):
+            screen.index[numbers, 0] = _best(part.some(numbers).carried(), book)
+    return torch.cat([screen.index[:, 0] for screen in screens])
+
+
+class Screen(NamedTuple):
+    """What one product of halves leaves of a codebook for each of n rows."""
+
+    index: Tensor  # (n, kept) int32, the best codewords by coarse scores, best first
+    lists: Tensor  # (2, n) int32, rows: those whose best is one of these, perhaps not the first; those with more
+    counts: Tensor  # (2,) int32, how many of each
+
+
+def _pieces(numbers: Tensor, size: int) -> tuple[Tensor, ...]:
+    return numbers.split(max(1, size)) if len(numbers) else ()
 
 
 def _best(x: Tensor, book: CudaCodebook) -> Tensor:
     return _exact_top(x, book, 1)[0][:, 0]
 
 
-def _screened(x: Tensor, book: CudaCodebook) -> tuple[Tensor, RowList]:
-    """The best codewords, of the few that one product of halves leaves, and the rows that it leaves more."""
-    (n, d), K, tile = x.shape, len(book), tile_for(x.shape[1], 2, "fp16")
+def _chosen(x: Tensor, book: CudaCodebook, index: Tensor) -> Tensor:
+    """The best of the codewords index (n, kept) of every row, in float64."""
+    kernels_repair.choose_kernel[(ceil_div(len(x), 16),)](
+        x, book.exact, book.exact_offset, index, len(x),
+        x.shape[1], min(64, power_above(x.shape[1])), 16, index.shape[1],
+    )  # fmt: skip
+    return index[:, 0]
+
+
+def _screened(rows: Uncarried, book: CudaCodebook) -> Screen:
+    (n, d), K, device = rows.x.shape, len(book), rows.x.device
+    tile = tile_for(d, 2, "fp16")
     kept = CANDIDATES if tile.dims == tile.padded else 2 * CANDIDATES
-    index = torch.empty(n, kept, dtype=torch.int32, device=x.device)
-    lists = torch.empty(2, n, dtype=torch.int32, device=x.device)
-    counts = torch.zeros(2, 1, dtype=torch.int32, device=x.device)
-    close, undecided = RowList(lists[0], counts[0]), RowList(lists[1], counts[1])
+    index = torch.empty(n, kept, dtype=torch.int32, device=device)
+    lists = torch.empty(2, n, dtype=torch.int32, device=device)
+    counts = torch.zeros(2, dtype=torch.int32, device=device)
+    close, undecided = RowList(lists[0], counts[:1]), RowList(lists[1], counts[1:])
     c, keep = book.operands("fp32", tile.padded, tile.wide), _slots(tile, K, kept, 2)
     kernels_top.screen_kernel[(ceil_div(n, tile.rows),)](
-        scored(x, "half", tile), c._replace(low=None), index, close, undecided, n,
+        rows.halves(low=False), c._replace(low=None), index, close, undecided, n,
         2.0 * 2.0**-10 + _rounding(d, keep.LOW), book.reach, book.offset_reach, tile.shape(d), keep, **tile.launch,
     )  # fmt: skip
-    kernels_repair.choose_kernel[(8 * tiles.PROGRAMS,)](
-        x, book.exact, book.exact_offset, index, close, d, min(64, power_above(d)), 16, kept
-    )
-    return index[:, 0].clone(), undecided
+    return Screen(index, lists, counts)
 
 
 def _slots(tile: Tile, K: int, k: int, depth: int) -> SlotShape:

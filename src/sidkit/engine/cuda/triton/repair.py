@@ -146,27 +146,25 @@ def settle_kernel(
 
 @triton.jit
 def choose_kernel(
-    x, exact, exact_offset, index, close,
+    x, exact, exact_offset, index, n,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, K_TOP: tl.constexpr,
 ):  # fmt: skip
     """The first column of index (n, K_TOP) int32 becomes the best of all, in float64, ties to the lowest index.
 
-    Of the rows in close, a RowList; the others are as they should be.
+    x: (n, D); exact: (K, D) float64, exact_offset: (K,) float64.
     """
-    count = tl.load(close.length)
-    for first in range(tl.program_id(0) * BM, count, tl.num_programs(0) * BM):
-        here = first + tl.arange(0, BM)
-        live = here < count
-        rows = tl.load(close.rows + here, mask=live, other=0).to(tl.int64)
-        top = tl.full([BM], float("-inf"), tl.float64)
-        top_at = tl.full([BM], 0, tl.int32)
-        for r in tl.static_range(K_TOP):
-            code = tl.load(index + rows * K_TOP + r, mask=live, other=0)
-            s = _exact_score(x, exact, exact_offset, rows, code, live, D, BD)
-            better = (s > top) | ((s == top) & (code < top_at))
-            top = tl.where(better, s, top)
-            top_at = tl.where(better, code, top_at)
-        tl.store(index + rows * K_TOP, top_at, mask=live)
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    live = rows < n
+    rows = rows.to(tl.int64)
+    top = tl.full([BM], float("-inf"), tl.float64)
+    top_at = tl.full([BM], 0, tl.int32)
+    for r in tl.static_range(K_TOP):
+        code = tl.load(index + rows * K_TOP + r, mask=live, other=0)
+        s = _exact_score(x, exact, exact_offset, rows, code, live, D, BD)
+        better = (s > top) | ((s == top) & (code < top_at))
+        top = tl.where(better, s, top)
+        top_at = tl.where(better, code, top_at)
+    tl.store(index + rows * K_TOP, top_at, mask=live)
 
 
 @triton.jit
