@@ -29,3 +29,15 @@ def test_stages_in_one_kernel_are_the_stages():
     assert (unit(residual(x, c[codes[0, 10:]], 0.0))[3] == 0).all()
     only = engine.carried(given, engine.plan_carry(steps[:1], given), torch.from_numpy(codes).to(DEVICE), 10)
     assert (only.cpu().numpy()[3] == 0).all()
+
+
+@kernels_run
+def test_sums_of_rows_on_their_way_are_those_of_the_carried_rows():
+    from sidkit.engine.cuda import engine
+
+    rng = np.random.default_rng(0)
+    x, mean, c = (rng.normal(size=shape).astype(np.float32) for shape in [(150, 20), (20,), (7, 20)])
+    given, codes = torch.from_numpy(x).to(DEVICE), torch.arange(160, dtype=torch.int32, device=DEVICE)[None] % 7
+    plan = engine.plan_carry([CarryStep(), CarryStep(mean[None]), CarryStep(c, 0.0, False, 0)], given)
+    want = engine.carried(given, plan, codes, 5).double().sum(0)
+    assert torch.allclose(engine.Uncarried(given, plan, codes, 5).column_sums(), want, rtol=0, atol=1e-12)

@@ -99,6 +99,16 @@ class DeviceRows:
             self.progress.advance(len(x))
         return tuple(torch.as_tensor(a).to(self.source.device) for a in total)
 
+    def column_sums(self) -> Tensor:
+        """As `seam.ReducesThere` says; the rows themselves are not written anywhere."""
+        if not self._on_the_way:
+            return self.reduce_there(lambda x, codes: (cuda.column_sums(x),))[0]
+        total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.source.device)
+        for rows in self._uncarried(beside=1):
+            total += rows.column_sums()
+            self.progress.advance(len(rows.x))
+        return total
+
     def later(self, *numbers: Tensor) -> Callable[[], list[float]]:
         """As `seam.ReducesThere` says."""
         call = later(torch.stack([number.double() for number in numbers]))
@@ -243,17 +253,26 @@ class DeviceRows:
 
     def _tokens(self, stage: Carrier) -> Iterator[Tensor]:
         """The tokens of a stage (n, their number), a share of the rows at a time."""
-        done, plan = self._fused
         taken = stage.taken if isinstance(stage, HasTaken) else None
-        if taken is None or taken.book is None or done < len(self.stages) or torch.float32 in self._filled:
+        if taken is None or taken.book is None or not self._on_the_way:
             for x, seen in self._chunks(torch.float32, keep=False):
                 yield stage.tokens(x, seen)
             return
-        (n, d), start, codes = self.shape, 0, self._codes
-        book = taken.book(torch.empty(0, d, device=self.source.device))
-        size = max(1, min(self.spare, SPARE) // (d * self.source.overhead + BESIDE))
-        for raw in self.source.chunks(-(-n // -(-n // size))):
-            yield cuda.nearest_after(cuda.Uncarried(raw, plan, codes, start), book)[:, None]
+        book = taken.book(torch.empty(0, self.shape[1], device=self.source.device))
+        for rows in self._uncarried(BESIDE):
+            yield cuda.nearest_after(rows, book)[:, None]
+
+    @property
+    def _on_the_way(self) -> bool:
+        """Whether one kernel can carry the rows and use them at once, and they have not been carried yet."""
+        return self._fused[0] == len(self.stages) and torch.float32 not in self._filled
+
+    def _uncarried(self, beside: int) -> Iterator[cuda.Uncarried]:
+        """All rows, a share at a time, for work that takes so many bytes for a row beside the row itself."""
+        (n, d), start = self.shape, 0
+        size = max(1, min(self.spare, SPARE) // (d * self.source.overhead + beside))
+        for raw in self.source.chunks(-(-n // max(1, -(-n // size)))):
+            yield cuda.Uncarried(raw, self._fused[1], self._codes, start)
             start += len(raw)
 
     @property

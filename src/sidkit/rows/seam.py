@@ -140,6 +140,9 @@ class ReducesThere(Protocol):
     def reduce_there(self, f: Callable[[Array, Array], Sums], precision: str = "fp32") -> Sums:
         """As `Rows.reduce`, its arrays on the device."""
 
+    def column_sums(self) -> Array:
+        """The sum of the rows, in float64: (d,)."""
+
     def later(self, *numbers: Array) -> Callable[[], list[float]]:
         """A call that waits for these numbers of the device, (), but for nothing it is told after this."""
 

@@ -19,7 +19,7 @@ from ..rows.seam import Rows, Sums
 from ..rows.work import Work
 from .cluster.kmeans import means_of
 from .cluster.loop import refine
-from .prepare import count_and_sum
+from .prepare import mean_of
 from .product import FittedProduct, blocks, check_sizes, read_books
 from .stage import FitContext
 
@@ -90,12 +90,12 @@ class OPQ:
     def start(self, rows: Rows, run: FitContext) -> FittedProduct:
         d = rows.shape[1]
         cut = blocks(d, len(self.sizes))
-        count, total = rows.reduce(count_and_sum)
+        mean = mean_of(rows)
         turn = np.eye(d)
         if self.rotation == "random":
             turn, r = np.linalg.qr(np.random.default_rng(run.seed_of(rows.width)).normal(size=(d, d)))
             turn = turn * np.sign(np.diag(r))
-        state = FittedProduct((), turn, np.asarray(total) / np.asarray(count))
+        state = FittedProduct((), turn, mean)
         starts = (run.start_rows(rows, size, rows.width + m).astype(np.float64) for m, size in enumerate(self.sizes))
         books = tuple(state.rotated(x)[:, block] for x, block in zip(starts, cut, strict=True))
         return replace(state, books=books)

@@ -14,10 +14,10 @@ from ..engine.arrays import like
 from ..errors import SpecError
 from ..files.folder import require_array
 from ..geometry import Array, residual, restored, unit
-from ..rows.seam import Rows, Taken
+from ..rows.seam import ReducesThere, Rows, Taken
 from .stage import UNKNOWN_LENGTH, FitContext
 
-__all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "count_and_sum", "normalize_if"]
+__all__ = ["FittedNormalize", "FittedRemoveMean", "Normalize", "RemoveMean", "mean_of", "normalize_if"]
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ class RemoveMean:
 
     def fit(self, rows: Rows, run: FitContext) -> FittedRemoveMean:
         run.progress.start("mean", rows.shape[0])
-        count, total = rows.reduce(count_and_sum)
-        return FittedRemoveMean(np.asarray(total / count[0]).astype(rows.dtype))
+        return FittedRemoveMean(mean_of(rows).astype(rows.dtype))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], d: int) -> FittedRemoveMean:
         return FittedRemoveMean(require_array(arrays, "mean", (d,)))
@@ -113,6 +112,15 @@ class FittedRemoveMean:
         return Taken(self.mean[None, :], 0.0, True)
 
 
-def count_and_sum(x: Array, codes: Array) -> tuple[Any, Any]:
+def mean_of(rows: Rows) -> NDArray[np.float64]:
+    """The mean row, in float64: (d,)."""
+    if isinstance(rows, ReducesThere):
+        total, count = rows.column_sums().cpu().numpy(), rows.shape[0]
+    else:
+        (count,), total = rows.reduce(_count_and_sum)
+    return np.asarray(total / count)
+
+
+def _count_and_sum(x: Array, codes: Array) -> tuple[Any, Any]:
     """The number of rows, and their sum in float64: (1,), (d,)."""
     return np.array([float(len(x))]), engine_of(x).column_sums(x)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...geometry import squared_length
 from ..steps import CarryStep
+from . import tiles
 from .tiles import Mode, Tile, ceil_div, power_above
 from .triton import carry as kernels_carry
 from .triton.arguments import RowArgs
@@ -93,6 +94,20 @@ class Uncarried:
         rows = RowArgs(high, torch.empty_like(high) if low else None, scale, length)
         _launch(self.x, self.plan.steps, self.plan.table, self.plan.inverse, self.codes, self.first_row, rows)
         return rows
+
+    def column_sums(self) -> Tensor:
+        """The sum of the rows after the steps, float64: (d,)."""
+        x, codes, plan = self.x.contiguous(), self.codes, self.plan
+        n, d = x.shape
+        padded = power_above(d)
+        rows = max(1, 2048 // padded)
+        run = max(1, ceil_div(n, rows * 4 * tiles.PROGRAMS))
+        parts = torch.empty(max(1, ceil_div(n, rows * run)), d, dtype=torch.float64, device=x.device)
+        kernels_carry.column_kernel[(len(parts),)](
+            x, plan.table, plan.inverse, codes, parts, n, self.first_row, 0 if codes is None else codes.stride(0), run,
+            d, padded, rows, plan.steps,
+        )  # fmt: skip
+        return parts.sum(0)
 
 
 def scored(x: Tensor, mode: Mode, tile: Tile, unit: bool = False) -> RowArgs:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from . import tiles
-from .tiles import ceil_div, power_above, power_below
+from .carry import Uncarried
+from .tiles import ceil_div, power_below
 from .triton import sums as kernels_sum
 
 __all__ = ["AT_ONCE", "CodePairs", "add_up", "column_sums", "hard_sums"]
@@ -96,11 +96,4 @@ def hard_sums(
 
 def column_sums(x: Tensor) -> Tensor:
     """The sum of the rows, float64: (d,)."""
-    x = x.contiguous()
-    n, d = x.shape
-    padded = power_above(d)
-    rows = max(1, 2048 // padded)
-    run = max(1, ceil_div(n, rows * 4 * tiles.PROGRAMS))
-    parts = torch.empty(max(1, ceil_div(n, rows * run)), d, dtype=torch.float64, device=x.device)
-    kernels_sum.column_kernel[(len(parts),)](x, parts, n, run, d, padded, rows)
-    return parts.sum(0)
+    return Uncarried(x).column_sums()

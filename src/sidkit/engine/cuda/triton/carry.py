@@ -28,11 +28,7 @@ def carry_kernel(
     inside = live[:, None] & (dim < D)[None, :]
     at = rows.to(tl.int64)[:, None] * D + dim[None, :]
     r = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-    for i in tl.static_range(len(STEPS)):
-        r = _step(
-            r, table, inverse, codes, first_row + rows, live, inside, dim, code_stride,
-            STEPS[i][0], STEPS[i][1], STEPS[i][2], STEPS[i][3], STEPS[i - 1][3] if i > 0 else False, D, BM,
-        )  # fmt: skip
+    r = _steps(r, table, inverse, codes, first_row + rows, live, inside, dim, code_stride, STEPS, D, BM)
     if out.scale is not None:
         length = tl.sqrt_rn(tl.sum(r * r, 1))
         peak = tl.max(tl.abs(r), 1)
@@ -48,6 +44,38 @@ def carry_kernel(
         tl.store(out.length + rows, length, mask=live)
     else:
         tl.store(out.x + at, r.to(out.x.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def column_kernel(
+    x, table, inverse, codes, out, n, first_row, code_stride, run,
+    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    """The sum of `run` tiles of BM rows after the steps: out (programs, D) float64; the rest as for `carry_kernel`."""
+    program = tl.program_id(0)
+    dim = tl.arange(0, DP)
+    total = tl.zeros([BM, DP], tl.float64)
+    for tile in range(program * run, tl.minimum(program * run + run, tl.cdiv(n, BM))):
+        rows = tile * BM + tl.arange(0, BM)
+        live = rows < n
+        inside = live[:, None] & (dim < D)[None, :]
+        r = tl.load(x + rows.to(tl.int64)[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float32)
+        total += _steps(r, table, inverse, codes, first_row + rows, live, inside, dim, code_stride, STEPS, D, BM)
+    tl.store(out + program.to(tl.int64) * D + dim, tl.sum(total, 0), mask=dim < D)
+
+
+@triton.jit
+def _steps(
+    r, table, inverse, codes, rows, live, inside, dim, code_stride,
+    STEPS: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """r (BM, DP) after all steps."""
+    for i in tl.static_range(len(STEPS)):
+        r = _step(
+            r, table, inverse, codes, rows, live, inside, dim, code_stride,
+            STEPS[i][0], STEPS[i][1], STEPS[i][2], STEPS[i][3], STEPS[i - 1][3] if i > 0 else False, D, BM,
+        )  # fmt: skip
+    return r
 
 
 @triton.jit

@@ -136,16 +136,3 @@ def finish_kernel(
             v += tl.load(low + codeword * D + dim, mask=dim < D, other=0).to(tl.float64) / 1048576.0
         tl.store(total_out + codeword * D + dim, v / grid, mask=dim < D)
     tl.store(mass_out + codeword, tl.load(mass + codeword).to(tl.float64) / 4294967296.0)
-
-
-@triton.jit
-def column_kernel(x, out, n, run, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr):
-    """The sum of `run` tiles of BM rows x (n, D): out (programs, D) float64."""
-    program = tl.program_id(0)
-    dim = tl.arange(0, DP)
-    total = tl.zeros([BM, DP], tl.float64)
-    for tile in range(program * run, tl.minimum(program * run + run, tl.cdiv(n, BM))):
-        rows = (tile * BM + tl.arange(0, BM)).to(tl.int64)
-        inside = (rows < n)[:, None] & (dim < D)[None, :]
-        total += tl.load(x + rows[:, None] * D + dim[None, :], mask=inside, other=0.0).to(tl.float64)
-    tl.store(out + program.to(tl.int64) * D + dim, tl.sum(total, 0), mask=dim < D)
