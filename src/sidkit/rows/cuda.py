@@ -22,6 +22,7 @@ from ..engine.cuda import engine as cuda
 from ..engine.cuda.to_host import later, to_host
 from ..progress import Progress, Silent
 from .device_source import DeviceSource, Resident, Streamed, require_good_rows
+from .digests import digests
 from .local import LocalRows
 from .seam import Carrier, HasStages, HasTaken, Sums, choose, leading_steps, order_of
 
@@ -71,9 +72,8 @@ class DeviceRows:
     def take_different(self, indices: NDArray[np.int64]) -> Tensor | None:
         """As `seam.ReducesThere` says, by a digest of each row."""
         x = self._take(indices)
-        factors = np.random.default_rng(0).integers(1, 1 << 63, x.shape[1])
-        digests = ((x + 0.0).view(torch.int32) * torch.as_tensor(factors).to(x.device)).sum(1)
-        return x if len(torch.unique(digests)) == len(x) and bool(x.any(1).all()) else None
+        found = digests(x).sort().values
+        return None if bool((found[1:] == found[:-1]).any() | ~x.any(1).all()) else x
 
     def reduce(self, f: Callable[[Any, Any], Sums], precision: str = "fp32") -> Sums:
         """The sum over chunks of f(x, codes), as arrays on the host.

@@ -18,6 +18,7 @@ from ..errors import SpecError
 from ..files.checkpoint import Checkpoint
 from ..geometry import Array
 from ..progress import Progress, Silent
+from ..rows.digests import digests
 from ..rows.seam import ReducesThere, Rows, choose
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
 
 MOST_STAGES = 1 << 12
 AT_ONCE = 1 << 23  # numbers in memory while first centroids are chosen
-IN_CACHE = 256  # rows looked at together
 UNKNOWN_LENGTH = (
     "these codes do not tell how long residuals were: they are scaled to length one, and the rows before were not; "
     "decode a tokenizer whose rows are normalised first, or whose residuals are not"
@@ -226,11 +226,7 @@ def _distinct_first(rows: Rows, numbers: NDArray[np.int64], size: int) -> tuple[
 
 def _is_first(x: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether no row before is equal, for every row."""
-    factors = np.random.default_rng(0).integers(1, 1 << 63, x.shape[1], np.uint64)
-    pieces = np.split(x, range(IN_CACHE, len(x), IN_CACHE))
-    _, first, copy_of = np.unique(
-        np.concatenate([_digests(piece, factors) for piece in pieces]), return_index=True, return_inverse=True
-    )
+    _, first, copy_of = np.unique(digests(x), return_index=True, return_inverse=True)
     same = first[copy_of]
     copies = np.flatnonzero(same != np.arange(len(x)))
     if not np.array_equal(x[copies], x[same[copies]]):  # two rows of one digest
@@ -238,11 +234,3 @@ def _is_first(x: NDArray[Any]) -> NDArray[np.bool_]:
     is_first = np.zeros(len(x), bool)
     is_first[first] = True
     return is_first
-
-
-def _digests(x: NDArray[Any], factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A number for each row, the same for equal rows."""
-    x = np.ascontiguousarray(x + 0.0)  # without negative zeros: equal rows have the same bits
-    bits: NDArray[Any] = x.view(np.uint64 if x.itemsize == 8 else np.uint32)
-    digests: NDArray[np.uint64] = np.multiply(bits, factors).sum(axis=1, dtype=np.uint64)
-    return digests

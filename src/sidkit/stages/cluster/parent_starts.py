@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.arrays import namespace, pieces
+from ...engine.arrays import namespace
 from ...geometry import Array
+from ...rows.digests import digests
 
 __all__ = ["repeated", "start_numbers"]
 
@@ -32,7 +33,7 @@ def start_numbers(x: Array, parents: Integers, count: Integers, size: int, seed:
     salt = repeated(parents, count, x)
     place = repeated(-begin, count, x) + _like(np.arange(len(x)), x)
     rank = _mixed(_mixed(salt * GOLDEN + seed) + place * GOLDEN)
-    digest = _digests(x)
+    digest = digests(x)
     by_digest = _sorted_by(xp, rank, digest, own)
     here, there = by_digest[1:], by_digest[:-1]
     late = ~(x != 0).any(axis=1)
@@ -59,22 +60,6 @@ def _sorted_by(xp: Any, *keys: Array) -> Array:
         found = np.argsort(key, kind="stable") if isinstance(key, np.ndarray) else xp.argsort(key, stable=True)
         order = found if order is None else order[found]
     return order
-
-
-def _digests(x: Array) -> Array:
-    """A number for the bits of every row, minus zero counting as zero: (n,) int64."""
-    factors = np.random.default_rng(0).integers(1, 1 << 62, x.shape[1])
-    parts = [(_bits(part + 0.0) * _like(factors, x)).sum(axis=1) for part in pieces(x, x.shape[1])]
-    return namespace(x).concatenate(parts)
-
-
-def _bits(x: Array) -> Array:
-    if isinstance(x, np.ndarray):
-        x = np.ascontiguousarray(x)
-        return x.view(np.int64 if x.itemsize == 8 else np.int32).astype(np.int64)
-    import torch
-
-    return x.contiguous().view(torch.int64 if x.element_size() == 8 else torch.int32).long()
 
 
 def _mixed(z: Array) -> Array:
