@@ -57,7 +57,7 @@ def later(x: Tensor) -> Callable[[], NDArray[Any]]:
     there = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
     there.copy_(x, non_blocking=True)
     landed = torch.cuda.Event()
-    landed.record()
+    landed.record(torch.cuda.current_stream(x.device))
 
     def wait() -> NDArray[Any]:
         landed.synchronize()

@@ -38,9 +38,9 @@ def nearest_after(rows: Uncarried, book: CudaCodebook) -> Tensor:
     n, size = len(rows.x), _exact_rows(rows.x)
     if len(book) == 1 or n == 0:
         return torch.zeros(n, dtype=torch.int32, device=rows.x.device)
-    parts = list(rows.parts(size))
     if len(book) < SCREENED:
-        return torch.cat([_best(part.carried(), book) for part in parts])
+        return torch.cat([_best(part.carried(), book) for part in rows.parts(size)])
+    parts = list(rows.parts(2 * size))  # of one half each
     screens = [_screened(part, book) for part in parts]
     counts = torch.stack([screen.counts for screen in screens]).tolist()  # the host waits once
     for part, screen, (close, undecided) in zip(parts, screens, counts, strict=True):

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "first_row", "code_stride"])  # of lists of rows, as many as there happen to be
 def carry_kernel(
     x, table, inverse, codes, out, n, first_row, code_stride,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, STEPS: tl.constexpr,

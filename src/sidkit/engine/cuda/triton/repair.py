@@ -144,7 +144,7 @@ def settle_kernel(
             bar_at = top_at
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])  # of lists of rows, as many as there happen to be
 def choose_kernel(
     x, exact, exact_offset, index, n,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, K_TOP: tl.constexpr,

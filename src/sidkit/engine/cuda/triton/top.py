@@ -56,7 +56,7 @@ def fit_kernel(
         tl.atomic_max(pairs.longest, tl.max(length, 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])  # of lists of rows, as many as there happen to be
 def tokens_kernel(
     x, c, index, value, undecided, n, tolerance, reach, offset_reach, TILE: tl.constexpr, KEEP: tl.constexpr
 ):
