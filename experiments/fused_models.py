@@ -108,7 +108,7 @@ def lines_of(outcome: Outcome, sequences: Sequences, plan: Plan, device: str) ->
         "finished": outcome.finished,
         "best_item_ndcg@20": outcome.best,
         "curve": [[round(entry["loss"], 4), round(entry["item_ndcg@20"], 5)] for entry in outcome.log],
-        "fusion": {"weights": asdict(fusion.weights), "validation": fusion.facts},
+        "fusion": {"weights": fusion.weights.plain(), "validation": fusion.facts},
         "device": str(device),
         "seconds": {"training": round(outcome.seconds, 1), "fusion": round(time.monotonic() - began, 1)},
     }

@@ -13,10 +13,31 @@ def test_tables_by_hand():
     tables = CountTables.of(Sequences.of([[0, 1, 0], [0, 2], [1]]), 4)
     assert tables.followed.toarray().tolist() == [[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
     assert tables.popular.tolist() == [3, 2, 1, 0]
+    flow = np.zeros((4, 4))
+    flow[0, 1] = flow[1, 0] = 1 / np.sqrt(4 * 3)
+    flow[0, 2] = 1 / np.sqrt(4 * 2)
+    np.testing.assert_allclose(tables.flow.toarray(), flow, rtol=1e-6)
     near = np.zeros((4, 4))
     near[0, 1] = near[1, 0] = 1 / 2
     near[0, 2] = near[2, 0] = 1 / np.sqrt(2)
     np.testing.assert_allclose(tables.together.toarray(), near, rtol=1e-6)
+
+
+def test_flow_is_that_of_loops():
+    rng = np.random.default_rng(2)
+    lists = [rng.integers(12, size=rng.integers(1, 9)).tolist() for _ in range(40)]
+    flow, times = np.zeros((12, 12)), np.bincount(np.concatenate(lists), minlength=12)
+    for one in lists:
+        for start, before in enumerate(one):
+            for step, after in enumerate(one[start + 1 : start + 6], 1):
+                flow[before, after] += (before != after) / step / np.sqrt((times[before] + 1) * (times[after] + 1))
+    tables = CountTables.of(Sequences.of(lists), 12)
+    np.testing.assert_allclose(tables.flow.toarray(), flow, rtol=1e-5)
+    position, length = np.array([len(lists[0])]), np.array([len(lists[0])])
+    wanted = sum(flow[item] / ago for ago, item in enumerate(reversed(lists[0]), 1))
+    found = tables.near(np.array(lists[0]), position, length, tables.flow).toarray()[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert CountTables.of(Sequences.of([[3]]), 5).flow.nnz == 0
 
 
 def test_a_history_adds_up_its_items_by_how_long_ago_they_were():

@@ -1,5 +1,6 @@
 """Fusion of a retriever with counts: planted data where it must help, and where it must switch itself off."""
 
+import json
 import math
 from collections import Counter
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 
 from sidkit import SidTable
 from sidkit.data.sequences import Sequences
-from sidkit.errors import InputError, SidkitError
+from sidkit.errors import InputError, SidkitError, StoreError
 from sidkit.measure.counting_tables import CountTables
 
 pytest.importorskip("torch")
@@ -23,7 +24,17 @@ from sidkit.retriever.beams import beam_search, search_and_score
 from sidkit.retriever.candidates import Candidates, UserHistories
 from sidkit.retriever.data import Vocabulary, examples
 from sidkit.retriever.fused import fitted, fused_ranks, held_out_candidates
-from sidkit.retriever.fusion import OFF, Fusion, FusionWeights, fit_fusion, fused_scores, target_ranks
+from sidkit.retriever.fusion import (
+    OFF,
+    Fusion,
+    FusionWeights,
+    fit_fusion,
+    fused_scores,
+    likeliest,
+    target_ranks,
+    weights_from,
+)
+from sidkit.retriever.signals import Term, signals_of
 from sidkit.sids.trie import Trie
 from toys import SMALL, fresh_weights, peaked, ring, shop, walks
 
@@ -68,12 +79,20 @@ def test_candidates_are_the_items_of_the_beams_and_those_that_were_counted():
             reached = retriever.recommend([f"p{row}" for row in history], k=60, beams=4, fused=False)
             by_beam = {int(one.item[1:]): one for one in reached}
             counted = set(tables.followed[[history[-1]]].indices)
-            near = sum(tables.together[[row]].toarray()[0] / (length - at) for at, row in enumerate(history))
-            assert by_beam.keys() | counted <= set(found.item[mine]) <= by_beam.keys() | set(np.flatnonzero(near))
+            near, flow = (
+                sum(of[[row]].toarray()[0] / (length - at) for at, row in enumerate(history))
+                for of in (tables.together, tables.flow)
+            )
+            every = by_beam.keys() | set(np.flatnonzero(near + flow))
+            assert by_beam.keys() | counted <= set(found.item[mine]) <= every | counted
             for entry in np.flatnonzero(mine):
                 item = int(found.item[entry])
                 assert found.followed[entry] == tables.followed[history[-1], item]
                 assert found.together[entry] == pytest.approx(near[item] / near.sum(), rel=1e-4)
+                assert found.flow[entry] == pytest.approx(flow[item], rel=1e-4)
+                assert found.beside[entry] == tables.together[history[-1], item]
+                assert found.popular[entry] == tables.popular[item]
+                assert found.length[entry] == length
                 assert found.past[entry] == (item in had)
                 if item in by_beam:
                     group = len(table.rows_of(by_beam[item].sid))
@@ -90,23 +109,84 @@ def by_hand():
     model = np.array([0.5, 0.3, 0.1, 0.2, 0.2, 0.4])
     followed, after = np.array([0, 1, 3, 1, 0, 0.0]), np.array([4, 4, 4, 1, 1, 1.0])
     together = np.array([0, 0.5, 0.5, 1, 0, 0.0])
+    flow, beside = np.array([0, 0.1, 0.2, 0.3, 0, 0]), np.array([0.5, 0, 0, 0, 0, 0.25])
+    popular, length = np.array([9, 1, 0, 3, 0, 1]), np.array([2, 2, 2, 5, 5, 5])
     past = np.array([True, False, False, False, False, True])
-    return Candidates(2, user, item, model, followed, after, together, past), np.array([2, 0])
+    found = Candidates(2, user, item, model, followed, after, flow, together, beside, popular, length, past)
+    return found, np.array([2, 0])
+
+
+TERMS = (
+    Term("model", 0.5),
+    Term("popular", -0.2),
+    Term("followed", 0.7, above=-4.0),
+    Term("flow", 1.5),
+    Term("together", 0.9),
+    Term("beside", 0.3),
+    Term("past", -1.0),
+    Term("length", 0.1, times="popular"),
+    Term("model", 0.02, times="together"),
+)
+
+
+def test_signals_and_terms_by_hand():
+    candidates, _ = by_hand()
+    signals = signals_of(candidates)
+    np.testing.assert_allclose(signals["model"][:3], np.log([0.5, 0.3, 0.1]))
+    np.testing.assert_allclose(signals["followed"][:4], np.log(np.array([0, 1 / 12, 3 / 12, 1 / 9]) + 0.001))
+    np.testing.assert_allclose(signals["flow"][3:5], np.log([0.301, 0.001]))
+    np.testing.assert_allclose(signals["together"][1:4], np.log([0.501, 0.501, 1.001]))
+    np.testing.assert_allclose(signals["beside"][[0, 5]], np.log([0.501, 0.251]))
+    np.testing.assert_allclose(signals["popular"][:3], np.log([10, 2, 1]))
+    np.testing.assert_allclose(signals["length"][2:4], np.log([3, 6]))
+    assert signals["past"].tolist() == [1, 0, 0, 0, 0, 1]
+    limit = float(np.log(0.2))
+    above = Term("model", above=limit).value(signals)
+    np.testing.assert_allclose(above[:4], [np.log(2.5), np.log(1.5), 0, 0], atol=1e-12)
+    np.testing.assert_allclose(
+        Term("length", times="popular").value(signals), np.log1p(candidates.length) * np.log1p(candidates.popular)
+    )
+    few = signals_of(candidates, np.array([1, 4]))
+    assert all((few[name] == value[[1, 4]]).all() for name, value in signals.items())
 
 
 def test_the_formula_and_the_ranks_by_hand():
     candidates, target = by_hand()
-    score = fused_scores(candidates, FusionWeights(0.5, 0.2, prior=4.0))
-    np.testing.assert_allclose(score[:3], [0.15, 0.09 + 0.5 / 8 + 0.1, 0.03 + 1.5 / 8 + 0.1])
-    np.testing.assert_allclose(score[3:], [0.06 + 0.1 + 0.2, 0.06, 0.12])
-    assert target_ranks(candidates, target, score, 99).tolist() == [0, 0]
+    terms = (Term("model", 0.5), Term("past", -1.0))
+    score = fused_scores(candidates, FusionWeights(terms, reach=0.8))
+    power = np.sqrt([0.5, 0.3, 0.1]) * [np.exp(-1), 1, 1]
+    np.testing.assert_allclose(score[:3], 0.8 * power / power.sum())
+    power = np.sqrt([0.2, 0.2, 0.4]) * [1, 1, np.exp(-1)]
+    np.testing.assert_allclose(score[3:], 0.8 * power / power.sum())
+    assert target_ranks(candidates, target, score, 99).tolist() == [1, 0]
     assert target_ranks(candidates, target, fused_scores(candidates, OFF), 99).tolist() == [2, 1]
     again = fused_scores(candidates, FusionWeights(repeats=False))
     assert target_ranks(candidates, target, again, 99).tolist() == [1, 0]  # of equal scores the earlier item
     assert target_ranks(candidates, np.array([0, 7]), again, 99).tolist() == [99, 99]
-    flat = fused_scores(candidates, FusionWeights(0.5, 0.2, prior=4.0, sharpness=0.5))
-    scale = 0.3 * 0.9 / (np.sqrt(0.5) + np.sqrt(0.3) + np.sqrt(0.1))
-    np.testing.assert_allclose(flat[:2], [scale * np.sqrt(0.5), scale * np.sqrt(0.3) + 0.5 / 8 + 0.1])
+    fresh = fused_scores(candidates, FusionWeights(terms, repeats=False))
+    np.testing.assert_allclose(fresh[3:], [0.5, 0.5, 0])
+    nothing = fused_scores(candidates._replace(past=candidates.past | True), FusionWeights(terms, repeats=False))
+    assert (nothing == 0).all()
+
+
+def test_the_weights_are_the_likeliest():
+    """Where the gradient of the penalised likelihood, in plain loops, is zero."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 6, size=40)
+    starts = np.cumsum(sizes) - sizes
+    own = starts + rng.integers(sizes)
+    x = rng.normal(size=(sizes.sum(), 4)).astype(np.float32)
+    first = np.array([1.0, 0, 0, 0])
+    w = likeliest(x, own, starts, first, ridge=0.5)
+    gradient = 0.5 * (w - first)
+    for start, size, target in zip(starts, sizes, own, strict=True):
+        part = x[start : start + size].astype(np.float64)
+        share = np.exp(part @ w)
+        gradient += share @ part / share.sum() - x[target]
+    assert np.abs(gradient).max() < 1e-3
+    assert np.abs(w - first).max() > 0.05
+    np.testing.assert_allclose(likeliest(x, own, starts, first, ridge=1e9), first, atol=1e-5)
+    assert (likeliest(x[:0], own[:0], starts[:0], first, ridge=0.5) == first).all()
 
 
 def by_loops(retriever, tables, had, weights, inside):
@@ -122,24 +202,38 @@ def by_loops(retriever, tables, had, weights, inside):
         for beams in (4, 60)
     )
     model = {item: every[tuple(table.codes[item])] / sharing[tuple(table.codes[item])] for item in inside}
-    near = Counter()
-    for ago, taken in enumerate(reversed(read), 1):
-        for item, value in enumerate(tables.together[[taken]].toarray()[0].tolist()):
-            near[item] += value / ago
+    near, flow = Counter(), Counter()
+    for counts, table_of in ((near, tables.together), (flow, tables.flow)):
+        for ago, taken in enumerate(reversed(read), 1):
+            for item, value in enumerate(table_of[[taken]].toarray()[0].tolist()):
+                counts[item] += value / ago
+    beside = tables.together[[had[-1]]].toarray()[0]
     after = dict(enumerate(tables.followed[[had[-1]]].toarray()[0].tolist()))
     chosen = {item for item in inside if tuple(table.codes[item]) in reached}
-    for counts in (after, near):
+    for counts in (after, flow, near):
         ranked = [item for item in sorted(inside, key=lambda item: (-counts[item], item)) if counts[item] > 0]
         chosen |= {*ranked[:3], *[item for item in ranked if item not in had][:3]}
-    power = {item: model[item] ** weights.sharpness for item in chosen}
-    scale = sum(model[item] for item in chosen) / sum(power.values())
-    scores = {
-        item: (1 - weights.followed - weights.together) * power[item] * scale
-        + weights.followed * after[item] / (sum(after.values()) + weights.prior)
-        + weights.together * near[item] / (sum(near.values()) or 1.0)
-        for item in chosen
-        if weights.repeats or item not in had
-    }
+    scores = {}
+    for item in chosen:
+        signals = {
+            "model": math.log(model[item]),
+            "popular": math.log(1 + tables.popular[item]),
+            "followed": math.log(0.001 + after[item] / (sum(after.values()) + 8)),
+            "flow": math.log(0.001 + flow[item]),
+            "together": math.log(0.001 + near[item] / (sum(near.values()) or 1.0)),
+            "beside": math.log(0.001 + beside[item]),
+            "length": math.log(1 + len(read)),
+            "past": float(item in had),
+        }
+        values = [
+            max(signals[term.of] - term.above, 0) if term.above is not None else
+            signals[term.of] * (signals[term.times] if term.times else 1) for term in weights.terms
+        ]  # fmt: skip
+        score = sum(term.weight * value for term, value in zip(weights.terms, values, strict=True))
+        if weights.repeats or item not in had:
+            scores[item] = math.exp(score)
+    whole = sum(scores.values())
+    scores = {item: weights.reach * score / whole for item, score in scores.items()}
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
@@ -151,7 +245,7 @@ def test_recommendations_and_ranks_are_those_of_the_formula_in_loops(sizes, part
     table, lists = shop(sizes=sizes), walks(items=50, users=25)
     lists = Sequences.of([*np.split(lists.rows, lists.starts[1:-1]), [7, 55], [55, 7, 7, 8], [1]])
     retriever, inside = untrained(table), list(range(0, 60, part))
-    weights = FusionWeights(0.3, 0.4, 2.0, repeats=False, sharpness=0.7)
+    weights = FusionWeights(TERMS, repeats=False, reach=0.7)
     tables = CountTables.of(lists.training(), 60)
     retriever.fusion = Fusion(weights, tables, {})
     held_out = examples(lists, "test", 6)
@@ -175,7 +269,7 @@ def test_what_is_left_out_makes_room_for_other_counted_items():
     """With most of the catalogue left out, or taken already, as many items as before are added by counting."""
     table, sequences = shop(), walks(users=80)
     retriever, tables = untrained(table, replace(PLAN, beams=1)), CountTables.of(sequences, 60)
-    retriever.fusion = Fusion(FusionWeights(0.1, 0.8), tables, {})
+    retriever.fusion = Fusion(FusionWeights(TERMS), tables, {})
     near = set(tables.together[[5]].indices.tolist()) - set(range(0, 60, 3))
     few = [f"p{item}" for item in sorted(near)]
     assert {one.item for one in retriever.recommend(["p5"], 60, few)} == set(few)
@@ -189,8 +283,8 @@ def test_many_collisions_are_judged_a_few_users_at_once():
     crowded = SidTable([f"p{i}" for i in range(600)], np.repeat([[0, 0], [1, 1]], 300, axis=0), (2, 2))
     tables = CountTables.of(Sequences.of([[0, 1]]), 600)
     searcher = untrained(crowded).searcher(tables)
-    assert searcher.of_a_user(30) == 30 * 300 + 160
-    assert searcher.at_once(30) == (1 << 22) // 9160
+    assert searcher.of_a_user(30) == 30 * 300 + 240
+    assert searcher.at_once(30) == (1 << 22) // 9240
     assert untrained(shop(twins=0)).searcher(CountTables.of(Sequences.of([[0, 1]]), 60)).at_once(30) == 2048
 
 
@@ -208,9 +302,12 @@ def planted(users=400, items=30, model_knows=True, counts_know=False, seed=0):
     followed = rng.poisson(1 + 4 * is_target) if counts_know else rng.poisson(1, users * items)
     after = np.bincount(user, followed)[user]
     past = rng.random(users * items) < 0.05
+    model, together, flow = noisy(model_knows), noisy(counts_know), noisy(False)
+    popular, length = rng.poisson(5, items)[item], rng.integers(1, 9, size=users)[user]
     found = Candidates(
-        users, user, item, noisy(model_knows), followed * 1.0, after, noisy(counts_know), past & ~is_target
-    )
+        users, user, item, model, followed * 1.0, after, flow, together, noisy(False), popular, length,
+        past & ~is_target,
+    )  # fmt: skip
     tables = CountTables.of(Sequences.of([[0, items - 1]]), items)
     return found, target, tables
 
@@ -229,7 +326,7 @@ def test_weights_of_chance_are_seen_through_by_users_who_did_not_choose_them():
     seeming, on, honest = [], 0, []
     for seed in range(20):
         found, target, tables = planted(users=60, model_knows=False, counts_know=False, seed=seed)
-        fusion = fit_fusion(found, target, tables)
+        fusion = fit_fusion(found._replace(past=np.zeros_like(found.past)), target, tables)
         seeming.append(fusion.facts["highest_ndcg@10"] - fusion.facts["model_ndcg@10"])
         honest.append(fusion.facts["gain"])
         on += fusion.facts["on"]
@@ -249,7 +346,7 @@ def test_a_handful_of_users_is_enough_to_try(users):
 def test_fusion_helps_on_other_users_where_counting_knows_something():
     fusion = fit_fusion(*planted(counts_know=True))
     assert fusion.weights.is_on
-    assert fusion.weights.followed + fusion.weights.together > 0.05
+    assert fusion.weights.reach == 1.0
     found, target, _ = planted(counts_know=True, seed=1)
     gains = [
         1 / np.log2(target_ranks(found, target, fused_scores(found, weights), 30) + 2.0)
@@ -264,7 +361,10 @@ def test_a_model_that_is_too_sure_of_its_first_items_is_flattened():
     sure /= np.bincount(found.user, sure)[found.user]
     even = fit_fusion(found, target, tables)
     flat = fit_fusion(found._replace(model=sure), target, tables)
-    assert flat.weights.sharpness < even.weights.sharpness
+    total = [
+        sum(term.weight for term in fit.weights.terms if term.of == "model" and not term.times) for fit in (flat, even)
+    ]
+    assert total[0] < total[1] / 2
     assert flat.facts["fused_ndcg@10"] > even.facts["fused_ndcg@10"] - 0.03
 
 
@@ -281,8 +381,10 @@ def test_items_of_the_history_are_left_out_where_counting_alone_puts_them_first(
     found, target, tables = planted(model_knows=False, counts_know=True)
     found = found._replace(model=np.full(len(found.user), 1 / 30), followed=found.followed + 50 * found.past)
     fusion = fit_fusion(found, target, tables)
-    assert fusion.weights.followed
-    assert not fusion.weights.repeats
+    assert fusion.weights.is_on
+    past = found.past & (fused_scores(found, fusion.weights) > 0)
+    assert not fusion.weights.repeats or target_ranks(found, target, fused_scores(found, fusion.weights), 30).mean() < 5
+    assert past.sum() == 0 or fusion.weights.repeats
 
 
 @pytest.fixture(scope="module")
@@ -345,6 +447,7 @@ def test_counts_that_are_damaged_or_of_other_items_are_refused(run, tmp_path):
     file = tmp_path / "run" / COUNTS
     tables = read_counts(file, 32)
     assert (tables.followed != run[0].fusion.tables.followed).nnz == 0
+    assert (tables.flow != run[0].fusion.tables.flow).nnz == 0
     assert (tables.together != run[0].fusion.tables.together).nnz == 0
     with pytest.raises(SidkitError, match="counts 32 items, not 31"):
         read_counts(file, 31)
@@ -359,6 +462,40 @@ def test_counts_that_are_damaged_or_of_other_items_are_refused(run, tmp_path):
 def test_a_retriever_without_fusion_says_so():
     with pytest.raises(InputError, match="trained without fusion"):
         untrained(shop()).recommend(["p1"], fused=True)
+
+
+def test_weights_from_a_file_are_those_that_were_written_or_are_refused():
+    weights = FusionWeights(TERMS, repeats=False, reach=0.25)
+    plain = json.loads(json.dumps(weights.plain()))
+    assert weights_from(plain) == weights
+    for wrong in (
+        {"reach": 2.0},
+        {"repeats": 1},
+        {"terms": {}},
+        {"terms": [{"of": "age"}]},
+        {"terms": [{"of": "model", "weight": float("nan")}]},
+        {"terms": [{"of": "model", "above": "0"}]},
+        {"terms": [{"of": "model", "size": 1}]},
+        {"terms": [{}] * 300},
+    ):
+        with pytest.raises(StoreError, match="fusion"):
+            weights_from(plain | wrong)
+
+
+def test_a_fusion_of_an_earlier_version_is_left_out_and_said(run, tmp_path):
+    import shutil
+
+    folder = tmp_path / "run"
+    shutil.copytree(run[2], folder)
+    (folder / "sidkit.json").unlink()
+    facts = json.loads((folder / "retriever.json").read_text())
+    facts.pop("format")
+    facts["fusion"]["weights"] = {"followed": 0.1, "together": 0.2, "prior": 2.0, "repeats": True, "sharpness": 0.5}
+    (folder / "retriever.json").write_text(json.dumps(facts))
+    with pytest.warns(UserWarning, match="fuses counts by a formula of an earlier version"):
+        loaded = Retriever.load(folder, "cpu")
+    assert loaded.fusion is None
+    assert "fusion" not in loaded.facts
 
 
 def test_users_drawn_for_the_fit_are_different():

@@ -1,8 +1,12 @@
 """What counting knows about the next item, as sparse tables over items, for many users at once.
 
     followed   how often an item came right after another
-    together   the cosine of who took both items; a history adds up its items, each divided by how long ago it was
+    flow       how often it came after another within WINDOW steps, each time divided by their number; over the root of
+               how often either was taken
+    together   the cosine of who took both items
     popular    how often an item was taken
+
+Of flow and together a history adds up its items, each divided by how long ago it was.
 
 `counting.py` ranks by these tables; a retriever fuses them with its own probabilities (`retriever/fusion.py`).
 """
@@ -23,13 +27,15 @@ Integers = NDArray[np.int64]
 NEAREST = 200  # other items that are kept for every item, the nearest
 LATEST = 200  # items of a sequence that count as taken together, at most
 BLOCK = 4096  # items whose neighbours are counted at once
+WINDOW = 5  # steps within which an item flows into another
 
 
 @dataclass(frozen=True, eq=False)
 class CountTables:
-    """followed, together: sparse (items, items), by the item before; popular: (items,)."""
+    """followed, flow, together: sparse (items, items), by the item before; popular: (items,)."""
 
     followed: Any
+    flow: Any
     together: Any
     popular: Integers
 
@@ -40,7 +46,8 @@ class CountTables:
 
         before, after, _ = seen.transitions()
         pairs = coo_array((np.ones(len(before), np.float32), (before, after)), (items, items)).tocsr()  # adds up
-        return cls(pairs, _together(seen.tail(LATEST), items, nearest), np.bincount(seen.rows, minlength=items))
+        popular = np.bincount(seen.rows, minlength=items)
+        return cls(pairs, _flow(seen, popular, nearest), _together(seen.tail(LATEST), items, nearest), popular)
 
     def __len__(self) -> int:
         return len(self.popular)
@@ -49,8 +56,11 @@ class CountTables:
         """(n, items) how often each item came right after the last item of each of n users, sparse."""
         return self.followed[last]
 
-    def near(self, rows: Integers, position: Integers, length: Integers) -> Any:
-        """(n, items) how near each item is to the histories rows[position - length : position], sparse."""
+    def near(self, rows: Integers, position: Integers, length: Integers, table: Any = None) -> Any:
+        """(n, items) how near each item is to the histories rows[position - length : position], sparse.
+
+        table: `together`, or `flow`.
+        """
         from scipy.sparse import csr_array
 
         ago = np.concatenate([np.arange(n, 0, -1) for n in length.tolist()] or [np.zeros(0, np.int64)])
@@ -58,7 +68,23 @@ class CountTables:
         starts = np.concatenate([[0], np.cumsum(length)])
         history = csr_array(((1 / ago).astype(np.float32), item, starts), shape=(len(length), len(self)))
         history.sum_duplicates()
-        return history @ self.together
+        return history @ (self.together if table is None else table)
+
+
+def _flow(seen: Sequences, popular: Integers, nearest: int) -> Any:
+    """What comes after an item within WINDOW steps, sparse; of every row the largest, and no item with itself."""
+    from scipy.sparse import coo_array
+
+    which = np.repeat(np.arange(len(seen)), np.diff(seen.starts))
+    parts: list[tuple[Any, ...]] = []
+    for step in range(1, min(WINDOW, len(which) - 1) + 1):
+        before, after = seen.rows[:-step], seen.rows[step:]
+        counts = (which[:-step] == which[step:]) & (before != after)
+        parts.append((before[counts], after[counts], np.full(int(counts.sum()), 1 / step)))
+    before, after, value = (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else [which[:0]] * 3
+    root = 1 / np.sqrt(popular + 1.0)
+    weighed = (value * root[before] * root[after]).astype(np.float32)
+    return largest_of_rows(coo_array((weighed, (before, after)), (len(popular), len(popular))).tocsr(), nearest)
 
 
 def _together(seen: Sequences, items: int, nearest: int) -> Any:

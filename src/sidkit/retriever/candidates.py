@@ -64,7 +64,11 @@ class Candidates(NamedTuple):
 
     model      the model's probability of the item: that of its SID, shared equally by the SID's items
     followed   how often it came right after the user's last item; after: how often any item did
+    flow       how much of the history flows into it (`measure/counting_tables.py`)
     together   how near it is to the history, all items of a user adding up to one
+    beside     how near it is to the last item alone
+    popular    how often it was taken
+    length     how many items of the history the model reads
     past       whether the user had it, however long ago
     """
 
@@ -74,7 +78,11 @@ class Candidates(NamedTuple):
     model: Floats
     followed: Floats
     after: Floats
+    flow: Floats
     together: Floats
+    beside: Floats
+    popular: Integers
+    length: Integers
     past: NDArray[np.bool_]
 
     @classmethod
@@ -108,16 +116,16 @@ class Searcher:
     def of_a_user(self, beams: int) -> int:
         """About how many candidates a user has: the items of the beams, and those that counts add."""
         counts = np.asarray(self.trie.counts, np.float64)
-        return int(beams * (counts**2).sum() / counts.sum()) + 4 * COUNTED
+        return int(beams * (counts**2).sum() / counts.sum()) + 6 * COUNTED
 
     def __call__(self, histories: UserHistories, tokens: NDArray[Any], beams: int) -> Candidates:
         """tokens: (items, levels) of the table."""
         rows, real = histories.table()
         read = torch.as_tensor(np.where(real[..., None], tokens[rows], 0), device=self.device).flatten(1)
-        followed = self.tables.after(histories.rows[histories.position - 1])
-        near = self.tables.near(histories.rows, histories.position, histories.length)
+        counts = _Counts.of(self.tables, histories)
         past = np.unique(histories.past(len(self.leaf)))
-        known = np.unique(np.concatenate([self._counted(table, past) for table in (followed, near)]))
+        several = (counts.followed, counts.flow, counts.near)
+        known = np.unique(np.concatenate([self._counted(table, past) for table in several]))
         user, item = np.divmod(known, len(self.leaf))
         grid, place = _padded(user, len(histories.position))
         further = np.zeros((*grid, tokens.shape[1]), np.int64)
@@ -127,7 +135,7 @@ class Searcher:
         )
         counted = (known, scores.double().cpu().numpy()[user, place] - np.log(self._group(item)))
         found = self._beams(best.leaf.cpu().numpy(), best.score.double().cpu().numpy())
-        return self._union(len(histories.position), counted, found, followed, near, past)
+        return self._union(histories, counted, found, counts, past)
 
     def _counted(self, table: Any, past: Integers) -> Integers:
         """user * items + item of the COUNTED largest of each row that can be recommended, and of the COUNTED largest
@@ -155,16 +163,34 @@ class Searcher:
         item = self.trie.rows[np.repeat(self.trie.bounds[which], group) + within].astype(np.int64)
         return np.repeat(user, group) * len(self.leaf) + item, np.repeat(score[user, beam] - np.log(group), group)
 
-    def _union(self, users: int, counted: Any, found: Any, followed: Any, near: Any, past: Integers) -> Candidates:
+    def _union(self, histories: UserHistories, counted: Any, found: Any, counts: _Counts, past: Integers) -> Candidates:
         every, score = (np.concatenate(parts) for parts in zip(found, counted, strict=True))
         key, first = np.unique(every, return_index=True)
         user, item = np.divmod(key, len(self.leaf))
-        after, mass = np.asarray(followed.sum(1)).ravel(), np.asarray(near.sum(1)).ravel()
+        after, mass = (np.asarray(table.sum(1)).ravel() for table in (counts.followed, counts.near))
         return Candidates(
-            users, user, item, np.exp(score[first]),
-            _looked_up(followed, user, item), after[user].astype(np.float64),
-            _looked_up(near, user, item) / np.maximum(mass, 1e-30)[user], np.isin(key, past),
+            len(histories.position), user, item, np.exp(score[first]),
+            _looked_up(counts.followed, user, item), after[user].astype(np.float64),
+            _looked_up(counts.flow, user, item),
+            _looked_up(counts.near, user, item) / np.maximum(mass, 1e-30)[user],
+            _looked_up(counts.beside, user, item),
+            self.tables.popular[item], histories.length[user], np.isin(key, past),
         )  # fmt: skip
+
+
+class _Counts(NamedTuple):
+    """What counting says of every item to every user: sparse tables (users, items)."""
+
+    followed: Any  # came right after the last item
+    flow: Any
+    near: Any
+    beside: Any
+
+    @classmethod
+    def of(cls, tables: CountTables, histories: UserHistories) -> _Counts:
+        last, read = histories.rows[histories.position - 1], histories[:3]
+        flow = tables.near(*read, tables.flow)
+        return cls(tables.after(last), flow, tables.near(*read), tables.together[last])
 
 
 def _order_within(user: Integers) -> Integers:

@@ -1,4 +1,4 @@
-"""The counts of a fusion in a retriever's folder: two sparse tables and the popularity, in one file of safetensors."""
+"""The counts of a fusion in a retriever's folder: three sparse tables and the popularity, in one safetensors file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..measure.counting_tables import CountTables
 __all__ = ["COUNTS", "read_counts", "write_counts"]
 
 COUNTS = "counts.safetensors"
-TABLES = ("followed", "together")
+TABLES = ("followed", "flow", "together")
 
 
 def write_counts(tables: CountTables, path: Path) -> None:
@@ -36,8 +36,8 @@ def read_counts(path: Path, items: int) -> CountTables:
     arrays = load_file(path)
     if arrays["popular"].shape != (items,):
         raise StoreError(f"{path.name} counts {len(arrays['popular'])} items, not {items}")
-    followed, together = (_table(arrays, name, items) for name in TABLES)
-    return CountTables(followed, together, arrays["popular"])
+    followed, flow, together = (_table(arrays, name, items) for name in TABLES)
+    return CountTables(followed, flow, together, arrays["popular"])
 
 
 def _table(arrays: dict[str, Any], name: str, items: int) -> Any:

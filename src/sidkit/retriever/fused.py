@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["add_fused", "fitted", "fused_ranks", "held_out_candidates"]
 
 FITTED_USERS = 20_000  # of validation, at most; a sample of them decides as well
-FITTED_ENTRIES = 1 << 23  # their candidates, at most
+FITTED_ENTRIES = 1 << 22  # their candidates, at most
 
 
 def held_out_candidates(

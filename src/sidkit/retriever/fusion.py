@@ -1,62 +1,65 @@
 """What counting knows, joined with what the model knows: one probability for every candidate.
 
-    p(item) = (1 - a - b) model^g / z + a followed / (after + prior) + b together
+    p(item) = reach * exp(s(item)) / sum of exp(s) over the user's candidates
+    s(item) = sum of weight * term
 
-model is the retriever's probability of the item, and z what keeps the sum over a user's candidates as it was; followed
-counts how often the item came right after the user's last one, and after how often any did; together is how near it is
-to the history (`candidates.py`). The weights a and b, the sharpness g, the prior, and whether items of the history may
-be recommended again are chosen by NDCG@10 on validation. Fusion is off, a = b = 0, unless its gain over the model alone
-is more than twice its standard error over users. The gain of a user is that of weights chosen by other users (five
-parts, each judged by the weights of the other four), so that trying many weights is no gain.
+The terms (`signals.py`) are the model's log-probability of the item, what counting says of it, how popular it is, what
+of these is above their quartiles, and a few products. Weights are the likeliest on the users of validation whose item
+is a candidate (a conditional logit, convex, by Newton's method), drawn towards the model alone by a ridge that counts
+as RIDGE users do; reach is the share of those users. Whether items of the history may be recommended again is chosen by
+NDCG@10. Fusion is off unless its gain over the model alone is more than twice its standard error over users. The gain
+of a user is that of weights fitted to other users (five parts, each judged by the weights of the other four), so that
+fitting many weights is no gain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache
-from itertools import product
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import StoreError
 from ..measure.counting_tables import CountTables
 from ..measure.ranking import mean_figures
 from .candidates import Candidates
+from .signals import Term, columns_of, signals_of, terms_for, terms_from
 
-__all__ = ["OFF", "Fusion", "fit_fusion", "fused_scores", "target_ranks"]
+__all__ = ["OFF", "Fusion", "FusionWeights", "fit_fusion", "fused_scores", "target_ranks", "weights_from"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-FOLLOWED = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # weights beside a model's of 1
-TOGETHER = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # more, because it is spread over many more items
-SHARPNESS = (1.0, 0.5, 0.25, 0.12)  # below 1 a model orders more than its first few items
-NEARBY = (0.6, 1.0, 1.7)  # of the best weights, factors that are tried after them
-SHARPER = (0.7, 1.4)  # of the best sharpness, likewise
-PRIORS = (2.0, 0.5, 8.0, 32.0)  # the first is that of the search for the weights
 CUT = 10
 ERRORS = 2.0  # standard errors that a gain has to exceed
 PARTS = 5  # of the users, each judged by weights of the others
+RIDGE = 3.0  # users
+STEPS = 50  # of Newton's method, at most
+ENOUGH = 1e-9  # of the likelihood of a user, by which a step has to raise it
+HALVINGS = 30  # of a step
 
 
 @dataclass(frozen=True)
 class FusionWeights:
-    """followed: a, together: b, sharpness: g, prior, as in the formula; repeats: whether items of the history are
-    recommended."""
+    """terms: of the score, none for the model alone; repeats: whether items of the history are recommended; reach: the
+    share of users whose next item is a candidate."""
 
-    followed: float = 0.0
-    together: float = 0.0
-    prior: float = PRIORS[0]
+    terms: tuple[Term, ...] = ()
     repeats: bool = True
-    sharpness: float = 1.0
+    reach: float = 1.0
 
     @property
     def is_on(self) -> bool:
-        return bool(self.followed or self.together or not self.repeats)
+        return bool(self.terms or not self.repeats)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has them; `weights_from` reads it."""
+        terms = [{name: value for name, value in asdict(term).items() if value is not None} for term in self.terms]
+        return asdict(self) | {"terms": terms}
 
 
 OFF = FusionWeights()
+NO_REPEATS = FusionWeights(repeats=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,24 +71,29 @@ class Fusion:
     facts: dict[str, Any]
 
 
+def weights_from(plain: dict[str, Any]) -> FusionWeights:
+    """The weights that a file describes."""
+    weights = FusionWeights(tuple(terms_from(plain["terms"])), plain["repeats"], plain["reach"])
+    if type(weights.repeats) is not bool or type(weights.reach) not in (int, float) or not 0 <= weights.reach <= 1:
+        raise StoreError(f"a fusion with repeats {weights.repeats!r} and reach {weights.reach!r} is none")
+    return weights
+
+
 def fused_scores(candidates: Candidates, weights: FusionWeights) -> Floats:
     """The probability of every candidate; 0 for those that may not be recommended again."""
-    score = _sharpened(candidates, weights.sharpness) * (1 - weights.followed - weights.together)
-    if weights.followed:
-        score = score + weights.followed * candidates.followed / (candidates.after + weights.prior)
-    if weights.together:
-        score = score + weights.together * candidates.together
-    return score if weights.repeats else np.where(candidates.past, 0.0, score)
-
-
-def _sharpened(candidates: Candidates, sharpness: float) -> Floats:
-    """The model's probabilities to this power, with the same sum over the candidates of every user."""
-    if sharpness == 1:
-        return candidates.model
-    raised = candidates.model**sharpness
-    before, after = (np.bincount(candidates.user, each, candidates.users) for each in (candidates.model, raised))
-    scaled: Floats = raised * (before / np.maximum(after, 1e-300))[candidates.user]
-    return scaled
+    allowed = True if weights.repeats else ~candidates.past
+    if not weights.terms:
+        return np.where(allowed, candidates.model, 0.0)
+    signals, score = signals_of(candidates), np.zeros(len(candidates.user))
+    for term in weights.terms:
+        score += term.weight * term.value(signals)
+    score = np.where(allowed, score, -np.inf)
+    top = np.full(candidates.users, -np.inf)
+    np.maximum.at(top, candidates.user, score)
+    share = np.exp(score - np.where(np.isfinite(top), top, 0.0)[candidates.user])
+    whole = np.bincount(candidates.user, share, candidates.users)
+    probability: Floats = weights.reach * share / np.maximum(whole, 1e-300)[candidates.user]
+    return probability
 
 
 def target_ranks(candidates: Candidates, target: Integers, score: Floats, missing: int) -> Integers:
@@ -102,72 +110,110 @@ def target_ranks(candidates: Candidates, target: Integers, score: Floats, missin
 
 
 def fit_fusion(candidates: Candidates, target: Integers, tables: CountTables) -> Fusion:
-    """The weights with the best NDCG@10 on these users, which are those of validation; off where they do not help."""
+    """The likeliest weights on these users, which are those of validation; off where they do not help."""
+    users = len(target)
+    chances = _Chances(candidates, target)
 
-    @cache
     def gains(weights: FusionWeights) -> Floats:
         rank = target_ranks(candidates, target, fused_scores(candidates, weights), len(tables))
         each: Floats = (rank < CUT) / np.log2(rank + 2.0)
         return each
 
-    users = len(target)
-    alone, best = gains(OFF), _best(gains, np.ones(users, bool))
-    gain, part = np.zeros(users), np.random.default_rng(0).permutation(users) % PARTS
+    def chosen(of: NDArray[np.bool_]) -> FusionWeights:
+        fused = chances.fitted(of)
+        return max((fused, replace(fused, repeats=False)), key=lambda weights: float(gains(weights)[of].mean()))
+
+    alone, without = gains(OFF), gains(NO_REPEATS)
+    fused, part = np.zeros(users), np.random.default_rng(0).permutation(users) % PARTS
     for each in range(min(PARTS, users) if users > 1 else 0):
-        others = _best(gains, part != each)
-        gain[part == each] = (gains(others) - alone)[part == each]
-    error = float(gain.std(ddof=1) / np.sqrt(users)) if users > 1 else float("inf")
-    kept = best if gain.mean() > ERRORS * error else OFF
+        fused[part == each] = gains(chosen(part != each))[part == each]
+    best = chosen(np.ones(users, bool))
+    tried = [(best, fused - alone), (NO_REPEATS, without - alone)] if users > 1 else []
+    tried.sort(key=lambda one: -float(one[1].mean()))
+    kept, gain = next(((one, by) for one, by in tried if by.mean() > ERRORS * _error(by)), (OFF, fused - alone))
     facts = {
         "users": users,
         f"model_ndcg@{CUT}": float(alone.mean()),
-        f"model_without_history_ndcg@{CUT}": float(gains(FusionWeights(repeats=False)).mean()),
+        f"model_without_history_ndcg@{CUT}": float(without.mean()),
         f"highest_ndcg@{CUT}": float(gains(best).mean()),
         f"fused_ndcg@{CUT}": float((alone + gain).mean()),
         "gain": float(gain.mean()),
-        "standard_error": error,
+        "standard_error": _error(gain),
         "on": kept.is_on,
     }
     return Fusion(kept, tables, facts)
 
 
-def _best(gains: Callable[[FusionWeights], Floats], of: NDArray[np.bool_]) -> FusionWeights:
-    """The weights with the highest mean gain of these users."""
-    best, highest = OFF, float(gains(OFF)[of].mean())
-    for stage in (_repeats, _shares, _priors, _sharper, _nearby, _repeats):
-        for weights in stage(best):
-            if (value := float(gains(weights)[of].mean())) > highest:
-                best, highest = weights, value
-    return best
+def _error(gain: Floats) -> float:
+    return float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else float("inf")
 
 
-def _repeats(now: FusionWeights) -> list[FusionWeights]:
-    """At first for the model alone; at the end for what was found, as counts may be fonder of the history."""
-    return [replace(now, repeats=not now.repeats)]
+class _Chances:
+    """The candidates of the users whose item is among them, as the terms of a fusion.
+
+    x: (candidates, terms), every term less its mean (which changes no probability) and divided by its standard
+    deviation; an entry of `own` is a user's item.
+    """
+
+    def __init__(self, candidates: Candidates, target: Integers) -> None:
+        is_target = candidates.item == target[candidates.user]
+        self.reached = np.bincount(candidates.user[is_target], minlength=candidates.users) > 0
+        rows = np.flatnonzero(self.reached[candidates.user])
+        self.user, self.own = candidates.user[rows], np.flatnonzero(is_target[rows])
+        signals = signals_of(candidates, rows)
+        self.terms = terms_for(signals)
+        self.x = columns_of(self.terms, signals)
+        self.scale = np.maximum(self.x.std(0, dtype=np.float64), 1e-6) if len(rows) else np.ones(len(self.terms))
+        self.x -= self.x.mean(0, dtype=np.float64).astype(np.float32) if len(rows) else np.float32(0)
+        self.x /= self.scale.astype(np.float32)
+
+    def fitted(self, of: NDArray[np.bool_]) -> FusionWeights:
+        """The likeliest weights for these users, if the model alone is as likely as RIDGE users make it."""
+        of_rows = of[self.user]
+        starts = np.flatnonzero(np.diff(self.user[of_rows], prepend=-1))
+        own = np.cumsum(of_rows)[self.own[of_rows[self.own]]] - 1
+        first = np.zeros(len(self.terms))
+        first[0] = self.scale[0]
+        weights = likeliest(self.x[of_rows], own, starts, first, RIDGE) / self.scale
+        terms = (replace(term, weight=float(weight)) for term, weight in zip(self.terms, weights, strict=True))
+        return FusionWeights(tuple(terms), reach=float(self.reached[of].mean()))
 
 
-def _shares(now: FusionWeights) -> list[FusionWeights]:
-    every = product(SHARPNESS, FOLLOWED, TOGETHER)
-    return [_beside_one(a, b, replace(now, sharpness=g)) for g, a, b in every if a or b]
+def likeliest(x: NDArray[np.float32], own: Integers, starts: Integers, first: Floats, ridge: float) -> Floats:
+    """The weights w that make each user's own entry likeliest under p ~ exp(x w), less ridge |w - first|^2 / 2 in all.
 
+    x: (entries, terms), sorted by user; own, starts: (users,) entries.
+    """
+    user = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(x)))
 
-def _sharper(now: FusionWeights) -> list[FusionWeights]:
-    return [replace(now, sharpness=now.sharpness * factor) for factor in SHARPER] if now.is_on else []
+    def loss(w: Floats) -> tuple[float, Floats]:
+        score = x @ w.astype(np.float32).astype(np.float64)
+        score -= np.maximum.reduceat(score, starts)[user]
+        share = np.exp(score)
+        mass = np.add.reduceat(share, starts)
+        likely = float((np.log(mass) - score[own]).sum())
+        return likely + ridge * float((w - first) @ (w - first)) / 2, share / mass[user]
 
-
-def _nearby(now: FusionWeights) -> list[FusionWeights]:
-    model = 1 - now.followed - now.together
-    return [_beside_one(a * now.followed / model, b * now.together / model, now) for a, b in product(NEARBY, NEARBY)]
-
-
-def _priors(now: FusionWeights) -> list[FusionWeights]:
-    return [replace(now, prior=prior) for prior in PRIORS[1:]] if now.followed else []
-
-
-def _beside_one(followed: float, together: float, now: FusionWeights) -> FusionWeights:
-    """Of weights beside a model's of 1, the shares."""
-    whole = 1 + followed + together
-    return replace(now, followed=followed / whole, together=together / whole)
+    w = first.copy()
+    if not len(starts):
+        return w
+    value, share = loss(w)
+    for _ in range(STEPS):
+        weighed = x * share[:, None].astype(np.float32)
+        mean = np.add.reduceat(weighed, starts, dtype=np.float64)
+        gradient = mean.sum(0) - x[own].sum(0, dtype=np.float64) + ridge * (w - first)
+        curvature = (x.T @ weighed).astype(np.float64) - mean.T @ mean + ridge * np.eye(len(w))
+        step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
+        for halving in range(HALVINGS):
+            lower, shares = loss(w - step / 2**halving)
+            if lower < value:
+                break
+        else:
+            return w
+        gained, w, value, share = value - lower, w - step / 2**halving, lower, shares
+        if gained < ENOUGH * len(starts):
+            break
+    return w
 
 
 def fused_figures(rank: Integers) -> dict[str, float]:

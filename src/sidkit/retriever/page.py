@@ -62,17 +62,13 @@ def known_share(seen: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> float:
 
 
 def fusion_words(fusion: Mapping[str, Any]) -> str:
-    """What a fusion weighs, and what it gains; fusion: of retriever.json."""
+    """What a fusion gains; fusion: of retriever.json."""
     weights, facts = fusion["weights"], fusion["validation"]
     gain = f"{facts['gain']:+.4f} ± {facts['standard_error']:.4f} of NDCG@10 on validation"
     if not facts["on"]:
         return f"fusion with counts is off: its best weights have {gain}, which may be chance"
-    parts = [
-        f"{weights['followed']:.0%} what followed the last item",
-        f"{weights['together']:.0%} what was taken together",
-        *["nothing of the history again"] * (not weights["repeats"]),
-    ]
-    return f"fused with counts ({', '.join(parts)}): {gain}"
+    again = "" if weights["repeats"] else ", without items of the history"
+    return f"{'fused with counts' if weights['terms'] else 'the model alone'}{again}: {gain}"
 
 
 def _sentence(words: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -25,7 +26,7 @@ from ..sids.table import SidTable
 from .card import SEEN_PICTURE, retriever_card
 from .counts_file import COUNTS, read_counts, write_counts
 from .data import Vocabulary
-from .fusion import Fusion, FusionWeights
+from .fusion import Fusion, weights_from
 from .model import Shape, Weights, build_t5, from_state, shapes_of, to_state
 from .page import seen_figure
 from .plan import Plan
@@ -70,10 +71,17 @@ def load(folder: Path) -> tuple[SidTable, Plan, Weights, dict[str, Any], Fusion 
 
 
 def _fusion_from(folder: Path, facts: dict[str, Any], items: int) -> Fusion | None:
-    """The fusion that the facts describe, with its counts; None where none was fitted."""
+    """The fusion that the facts describe, with its counts; None where none was fitted, or by a formula of before."""
     if "fusion" not in facts:
         return None
-    chosen = FusionWeights(**typed_values(FusionWeights, facts["fusion"]["weights"]))
+    if "sharpness" in facts["fusion"]["weights"]:
+        warn(
+            f"{folder} fuses counts by a formula of an earlier version, and is used without; train it again",
+            stacklevel=4,
+        )
+        facts.pop("fusion")
+        return None
+    chosen = weights_from(facts["fusion"]["weights"])
     return Fusion(chosen, read_counts(folder / COUNTS, items), facts["fusion"]["validation"])
 
 

@@ -136,7 +136,7 @@ def _retriever(outcome: Outcome, sequences: Sequences, plan: Plan, device: Any, 
             ranks = fused_ranks(retriever, retriever.fusion, sequences, "test")
             add_fused(test, ranks, sequences, "test", len(retriever.table))
         retriever.facts |= {"test": test.means(), "seen": test.seen}
-        retriever.facts["fusion"] = {"weights": asdict(weights), "validation": retriever.fusion.facts}
+        retriever.facts["fusion"] = {"weights": weights.plain(), "validation": retriever.fusion.facts}
     return retriever
 
 
