@@ -4,9 +4,10 @@
     python experiments/fused_models.py CODES -o experiments/results/fused_models.jsonl --datasets toys   (a GPU)
     python experiments/fused_models.py CODES -o experiments/results/fused_models.jsonl --datasets lastfm --small
 
-A line of JSON per (dataset, plan, tokenizer, seed, list): the model's list alone, and the same fused with counts whose
-weights validation chose. Lines are those of baselines.py, with the ranks of all users, so that lists are compared user
-by user. Seeds are trained in one stack; lines already there are not run again.
+A line of JSON per (dataset, plan, tokenizer, seed, list): the model's list alone, the same fused with counts, and by
+the same formula the counts without the model; all weights are those of validation. Lines are those of baselines.py,
+with the ranks of all users, so that lists are compared user by user. Seeds are trained in one stack; lines already
+there are not run again.
 
 --small is what a CPU can train: one layer of width 64, a few epochs. --plan-file takes the plan that tiger_search.py
 found instead of a preset's, but for its epochs. --workers fuse and test what is trained in processes of their own,
@@ -36,10 +37,12 @@ from tiger_search import SMALL, some_users
 
 from sidkit import SidTable
 from sidkit.data.sequences import Sequences, read_sequences
+from sidkit.measure.counting_tables import CountTables
 from sidkit.measure.ranking import CUTS, mean_figures
+from sidkit.retriever.candidates import Candidates
 from sidkit.retriever.data import examples
-from sidkit.retriever.fused import fitted, held_out_candidates
-from sidkit.retriever.fusion import OFF, Fusion, FusionWeights, fused_scores, target_ranks
+from sidkit.retriever.fused import held_out_candidates, validated
+from sidkit.retriever.fusion import OFF, Fusion, FusionWeights, fit_fusion, fused_scores, target_ranks
 from sidkit.retriever.plan import PLANS, Plan, changed
 from sidkit.retriever.retriever import Retriever
 from sidkit.retriever.runs import Outcome, TrainingRun
@@ -48,7 +51,7 @@ from sidkit.retriever.training import train_stack
 
 SHARE, LEAST = 0.9, 8  # of the time left, that training may take; epochs that are trained in any case
 RESERVE = 45.0  # seconds left for fusing what a deadline stops, or a quarter of the minutes if that is less
-LISTS = {"alone": "", "again": ", the history allowed", "fused": ", fused"}
+LISTS = {"alone": "", "again": ", the history allowed", "fused": ", fused", "counts": ", its counts alone"}
 
 
 def plan_for(name: str, options: argparse.Namespace) -> Plan:
@@ -82,14 +85,22 @@ def alone(fusion: Fusion) -> FusionWeights:
     return FusionWeights(repeats=facts["model_ndcg@10"] >= facts["model_without_history_ndcg@10"])
 
 
-def test_ranks(retriever: Retriever, fusion: Fusion, sequences: Sequences) -> dict[str, np.ndarray]:
-    """(users,) by list, the ranks of the test items; candidates are found once."""
-    lists = {"alone": alone(fusion), "again": OFF, "fused": fusion.weights}
+def counted(candidates: Candidates) -> Candidates:
+    """The candidates as counting knows them: all equally likely, and none that a beam alone reached."""
+    known = (candidates.followed > 0) | (candidates.flow > 0) | (candidates.together > 0)
+    entries = candidates._replace(model=np.ones(len(candidates.user)))[1:]
+    return Candidates(candidates.users, *(values[known] for values in entries))
+
+
+def test_ranks(retriever: Retriever, fusion: Fusion, counts: Fusion, sequences: Sequences) -> dict[str, np.ndarray]:
+    """(users,) by list, the ranks of the test items; candidates are found once. counts: fitted to `counted`."""
+    lists = {"alone": alone(fusion), "again": OFF, "fused": fusion.weights, "counts": counts.weights}
     ranks = {name: np.zeros(len(examples(sequences, "test")), np.int64) for name in lists}
     for users, target, candidates in held_out_candidates(retriever, fusion.tables, sequences, "test"):
         for name, weights in lists.items():
-            score = fused_scores(candidates, weights)
-            ranks[name][users] = target_ranks(candidates, target, score, max(CUTS) + len(fusion.tables))
+            found = counted(candidates) if name == "counts" else candidates
+            score = fused_scores(found, weights)
+            ranks[name][users] = target_ranks(found, target, score, max(CUTS) + len(fusion.tables))
     return ranks
 
 
@@ -100,7 +111,9 @@ def lines_of(outcome: Outcome, sequences: Sequences, plan: Plan, device: str) ->
     began = time.monotonic()
     weights = {name: torch.as_tensor(value, device=device) for name, value in outcome.weights.items()}
     retriever = Retriever(outcome.run.table, plan, weights, {}, device)
-    fusion = fitted(retriever, sequences)
+    tables = CountTables.of(sequences.training(), len(retriever.table))
+    candidates, target = validated(retriever, tables, sequences)
+    fusion, counts = fit_fusion(candidates, target, tables), fit_fusion(counted(candidates), target, tables)
     facts = {
         "tokenizer": outcome.run.name,
         "epochs": outcome.epoch,
@@ -115,12 +128,14 @@ def lines_of(outcome: Outcome, sequences: Sequences, plan: Plan, device: str) ->
     found = {}
     valid = fusion.facts
     repeats = {"alone": alone(fusion).repeats, "again": True, "fused": fusion.weights.repeats}
+    repeats["counts"] = counts.weights.repeats
     figures = {
         "alone": max(valid["model_ndcg@10"], valid["model_without_history_ndcg@10"]),
         "again": valid["model_ndcg@10"],
         "fused": valid["fused_ndcg@10"] if fusion.weights.is_on else valid["model_ndcg@10"],
+        "counts": counts.facts["fused_ndcg@10"],
     }
-    for name, ranks in test_ranks(retriever, fusion, sequences).items():
+    for name, ranks in test_ranks(retriever, fusion, counts, sequences).items():
         chosen = {"validation": {"ndcg@10": figures[name]}, "repeats": repeats[name]}
         found[name] = facts | chosen | {"test": mean_figures(ranks), "users": len(ranks), "ranks": pack(ranks)}
     return found

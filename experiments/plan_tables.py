@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean, stdev
 
-from tiger_search import standing
+from tiger_search import at, standing
 
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)  # of the epochs
 
@@ -12,13 +12,13 @@ SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)  # of the epochs
 def searched(lines: list[dict]) -> str:
     """Every candidate of the rungs that are complete, best first; empty if there are none."""
     rows = []
-    for rung in sorted({line["rung"] for line in lines}):
-        here = [line for line in lines if line["rung"] == rung]
+    for epochs in sorted(set(map(at, lines))):
+        here = [line for line in lines if at(line) == epochs]
         datasets = list(dict.fromkeys(line["dataset"] for line in here))
-        for name, figure in standing(lines, rung, datasets).items():
+        for name, figure in standing(lines, epochs, datasets).items():
             mine = {line["dataset"]: line for line in here if line["candidate"] == name}
             cells = "; ".join(f"{one}: {_values(mine[one]['validation'])}" for one in datasets)
-            rows.append(f"| {here[0]['plan']['epochs']} | {name} | {figure:.3f} | {cells} |")
+            rows.append(f"| {epochs} | {name} | {figure:.3f} | {cells} |")
     head = ["| epochs | plan | relative | validation NDCG@20 |", "|---:|---|---:|---|"]
     return "\n".join([*head, *rows]) if rows else ""
 

@@ -11,9 +11,9 @@ helped; each is trained from the start, because a decaying rate depends on the n
 mean over datasets of its validation NDCG@20, the mean over seeds, relative to the best of the rung on the same data.
 The test is never looked at, nor computed. Without the files of near_codes.py the change of `swap` is left out.
 
-A line of JSON is written per (rung, candidate, dataset); lines already there are not run again, so that the search can
-be made of calls of a few minutes (--minutes), and several processes with the same command share it. --best prints the
-ranking, and the best plan as what it changes of the paper's; a file after it gets the plan.
+A line of JSON is written per (epochs, candidate, dataset); lines already there are not run again, so that the search
+can be made of calls of a few minutes (--minutes), and several processes with the same command share it. --best prints
+the ranking, and the best plan as what it changes of the paper's; a file after it gets the plan.
 
 A CPU proves that it runs, with a small model and few examples:
 
@@ -127,14 +127,20 @@ def all_that_helped(plans: dict, figures: dict[str, float]):
     return with_fields(plans["centre"], {field: value for field, (_, value) in best.items()})
 
 
-def standing(lines: list[dict], rung: int, datasets: list[str], known: Collection[str] | None = None) -> dict:
-    """The figures of the candidates that were trained on all datasets of a rung, best first; of those known alone."""
-    figures = {(line["rung"], line["candidate"], line["dataset"]): fmean(line["validation"]) for line in lines}
-    names = [name for at, name, _ in figures if at == rung and (known is None or name in known)]
-    names = [name for name in dict.fromkeys(names) if all((rung, name, one) in figures for one in datasets)]
-    base = {one: max((figures[rung, name, one] for name in names), default=0.0) or 1.0 for one in datasets}
-    means = {name: fmean(figures[rung, name, one] / base[one] for one in datasets) for name in names}
+def standing(lines: list[dict], epochs: int, datasets: list[str], known: Collection[str] | None = None) -> dict:
+    """The figures of the candidates that were trained for so many epochs on all datasets, best first; of those known
+    alone."""
+    figures = {(line["candidate"], line["dataset"]): fmean(line["validation"]) for line in lines if at(line) == epochs}
+    names = [name for name, _ in figures if known is None or name in known]
+    names = [name for name in dict.fromkeys(names) if all((name, one) in figures for one in datasets)]
+    base = {one: max((figures[name, one] for name in names), default=0.0) or 1.0 for one in datasets}
+    means = {name: fmean(figures[name, one] / base[one] for one in datasets) for name in names}
     return dict(sorted(means.items(), key=lambda pair: -pair[1]))
+
+
+def at(line: dict) -> int:
+    """The epochs of a line's plan, which are those of its rung."""
+    return line["plan"]["epochs"]
 
 
 def some_users(sequences, users: int):
@@ -171,9 +177,9 @@ class Search:
     def missing(self, rung: int) -> list[tuple[str, str]]:
         """(candidate, dataset) without a line."""
         lines = read_lines(self.options.output)
-        done = {(line["rung"], line["candidate"], line["dataset"]) for line in lines}
+        done = {(at(line), line["candidate"], line["dataset"]) for line in lines}
         wanted = [(name, dataset) for name in self.members(rung, lines) for dataset in self.datasets[rung]]
-        return [one for one in wanted if (rung, *one) not in done]
+        return [one for one in wanted if (self.rungs[rung], *one) not in done]
 
     def members(self, rung: int, lines: list[dict]) -> dict:
         """The plans of a rung by name, in the order in which they are trained: of a later one what all changes that
@@ -181,8 +187,8 @@ class Search:
         if not rung:
             return self.plans
         known = self.members(rung - 1, lines)
-        before = standing(lines, rung - 1, self.datasets[rung - 1], known)
-        if rung == 1 and len(before) == len(known):
+        before = standing(lines, self.rungs[rung - 1], self.datasets[rung - 1], known)
+        if rung == 1 and len(before) == len(known) and "centre" in known:
             known = {TOGETHER: all_that_helped(known, before)} | known
         best = [name for name in before if rung > 1 or known[name] != known.get(TOGETHER)]
         best = [name for name in best if name.split()[0] not in NO_PRESET]
@@ -308,7 +314,7 @@ class Search:
         lines, best = read_lines(self.options.output), next(iter(self.plans.values()))
         for rung, epochs in enumerate(self.rungs):
             known = self.members(rung, lines)
-            ranked = standing(lines, rung, self.datasets[rung], known)
+            ranked = standing(lines, epochs, self.datasets[rung], known)
             missing = self.missing(rung)
             print(f"rung {rung} ({epochs} epochs){f': {len(missing)} trainings are missing' if missing else ''}")
             for name, figure in ranked.items():

@@ -22,7 +22,7 @@ from .metrics import Tally
 if TYPE_CHECKING:
     from .retriever import Retriever
 
-__all__ = ["add_fused", "fitted", "fused_ranks", "held_out_candidates"]
+__all__ = ["add_fused", "fitted", "fused_ranks", "held_out_candidates", "validated"]
 
 FITTED_USERS = 20_000  # of validation, at most; a sample of them decides as well
 FITTED_ENTRIES = 1 << 22  # their candidates, at most
@@ -55,14 +55,19 @@ def held_out_candidates(
 def fitted(retriever: Retriever, sequences: Sequences, progress: Progress | None = None) -> Fusion:
     """A fusion of the retriever with counts of the sequences' training part, fitted on their validation part."""
     tables = CountTables.of(sequences.training(), len(retriever.table))
+    return fit_fusion(*validated(retriever, tables, sequences, progress), tables)
+
+
+def validated(
+    retriever: Retriever, tables: CountTables, sequences: Sequences, progress: Progress | None = None
+) -> tuple[Candidates, NDArray[np.int64]]:
+    """The candidates and the targets of the users of validation that a fusion is fitted on."""
     of_a_user = retriever.searcher(tables).of_a_user(retriever.plan.beams)
     most = min(len(examples(sequences, "valid")), FITTED_USERS, max(1, FITTED_ENTRIES // of_a_user))
     if progress is not None:
         progress.start("fuse", most)
     parts = list(held_out_candidates(retriever, tables, sequences, "valid", most, progress=progress))
-    return fit_fusion(
-        Candidates.joined([part for _, _, part in parts]), np.concatenate([one for _, one, _ in parts]), tables
-    )
+    return Candidates.joined([part for _, _, part in parts]), np.concatenate([one for _, one, _ in parts])
 
 
 def fused_ranks(
