@@ -228,6 +228,47 @@ def test_sums_are_the_same_bits_however_rows_are_cut_and_shared_out(monkeypatch)
 
 
 @needs_kernels
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("case", HARD_CASES)
+def test_sums_are_the_same_bits_by_any_screen_and_those_of_the_formula(case, metric, threads):
+    for n, d, size, k in ((60, 16, 40, 5), (13, 1, 3, 2), (25, 3, 1, 1), (50, 130, 33, 16), (1100, 300, 257, 2)):
+        x, centroids = HARD_CASES[case](rows(n, d), rows(size, d, seed=1).astype(np.float64))
+        x = x.astype(np.float32)
+        book, sums = cpu.book(centroids, metric, x), []
+        for screen in (0, 1):
+            mass, total, objective = np.zeros(size), np.zeros((size, d)), np.zeros(1)
+            native._run(
+                x, native.pack(book), k, screen=screen, beta=3.0, scale=-1.0 if metric == "cosine" else 0.5,
+                mass=mass, total=total, objective=objective,
+            )  # fmt: skip
+            sums.append((mass, total, objective))
+        assert all(np.array_equal(a, b) for a, b in zip(*sums, strict=True))
+        score, square = exact_scores(x, book), (x.astype(np.float64) ** 2).sum(axis=1, keepdims=True)
+        best = np.argsort(-score, axis=1, kind="stable")[:, :k]
+        s = np.take_along_axis(score, best, axis=1)
+        s = s / np.sqrt(square + (square == 0)) if metric == "cosine" else s - 0.5 * square
+        weight = np.zeros_like(score)
+        np.put_along_axis(weight, best, cpu.soft_weights(s, 3.0), axis=1)
+        assert np.allclose(sums[0][0], weight.sum(axis=0), rtol=1e-9, atol=1e-9)
+        assert np.allclose(sums[0][1], weight.T @ x.astype(np.float64), rtol=1e-9, atol=1e-9 * np.abs(x).max() * n)
+        assert np.isclose(sums[0][2][0], s[:, 0].sum(), rtol=1e-9)
+
+
+@needs_kernels
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_row_that_is_not_a_number_spoils_no_other_codeword(k):
+    x = rows(2000, 20)
+    book = cpu.book(rows(50, 20, seed=1), "cosine", x)
+    spoiled = x.copy()
+    spoiled[700] = np.nan
+    mass, total, _ = native.soft_sums(spoiled, book, k, 3.0, 0.5)
+    others = native.soft_sums(np.delete(x, 700, axis=0), book, k, 3.0, 0.5)
+    sound = np.arange(k, 50)  # where no score is a number, the first k codewords are the best
+    assert np.array_equal(mass[sound], others[0][sound])
+    assert np.array_equal(total[sound], others[1][sound])
+
+
+@needs_kernels
 def test_a_pass_over_raw_rows_equals_a_pass_over_carried_rows(threads):
     x, centroids = rows(9000, 31), rows(20, 31, seed=1)
     codes = np.random.default_rng(0).integers(0, 20, (9000, 1)).astype(np.int32)

@@ -27,7 +27,7 @@ from . import layout
 from .build import kernels, library, reason
 from .chain import CarryChain
 from .layout import MAX_K
-from .packed import Packed, pack
+from .packed import Packed, aligned, pack
 from .shipped import levels_here
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def soft_sums(
     those sums one after another: the result then has the same bits however the rows are cut into calls.
     """
     packed = pack(book)
-    mass, total, objective = into or (np.zeros(packed.size), np.zeros((packed.size, packed.d)), np.zeros(1))
+    mass, total, objective = into or (np.zeros(packed.size), aligned((packed.size, packed.d), np.float64), np.zeros(1))
     for sums, shape in ((mass, (packed.size,)), (total, (packed.size, packed.d)), (objective, (1,))):
         if sums.shape != shape or sums.dtype != np.float64 or not sums.flags.carray:
             raise ValueError(f"cannot add to {sums.dtype} sums of shape {sums.shape}; plain float64 {shape} needed")

@@ -5,33 +5,12 @@
  * read and written once for all of them. Every thread adds up columns of its own.
  */
 
-#define BATCH 512 /* rows to a batch; more where codebooks are large, so that a codeword has two on average */
+#define BATCH 1024 /* rows to a batch; more where codebooks are large, so that a codeword has two on average */
 
 static int64_t batch_rows(int64_t K, int64_t k) {
     const int64_t least = 2 * K / k;
-    return BATCH > least ? BATCH : least;
+    return BATCH > least ? BATCH : (least + 7) / 8 * 8;
 }
-
-/* The shares of n rows by codeword, and by row under one codeword. counts: (K,) to work with. */
-static void sort_shares(const int32_t *index, const double *weight, int64_t n, int64_t k, int64_t K, int32_t *counts,
-                        Share *shares) {
-    memset(counts, 0, (size_t)K * sizeof *counts);
-    for (int64_t i = 0; i < n * k; i++) counts[index[i]]++;
-    int32_t before = 0;
-    for (int64_t j = 0; j < K; j++) {
-        const int32_t here = counts[j];
-        counts[j] = before, before += here;
-    }
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t i = r * k; i < (r + 1) * k; i++)
-            shares[counts[index[i]]++] = (Share){weight[i], (int32_t)r, index[i]};
-}
-
-#if LANES == 16
-#define TO_DOUBLE(v) ((d8)_mm512_cvtps_pd((__m256)(v))) /* gcc makes five instructions of the other */
-#else
-#define TO_DOUBLE(v) __builtin_convertvector(v, d8)
-#endif
 
 /* 8 x `eights` columns of the sums of a batch of n rows; x and total start at the first of them. near: (n, 8 eights).
  * Columns that follow are called for, because rows are far apart. */

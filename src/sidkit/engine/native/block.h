@@ -1,33 +1,5 @@
 /* One block of rows, from raw rows to results. */
 
-typedef struct { /* a row's share in a codeword */
-    double weight;
-    int32_t row, code;
-} Share;
-
-typedef struct { /* the results of a span of rows that are still to be added up */
-    float *rows;      /* (span, d), where the rows went through steps */
-    int32_t *index;   /* (span, k) */
-    double *weight;   /* (span, k) */
-    double *best;     /* (span,) the similarity of the best codeword */
-    Share *shares;    /* (span, k) in the order of adding.h */
-} Span;
-
-/* The k similarities of a row and their soft weights; k = 1 weighs 1. */
-static double weigh(const Job *job, const Desk *desk, int64_t r, double *weight) {
-    const int64_t k = job->k;
-    double sum = 0, top = 0;
-    const double square = desk->square[r], length = sqrt(square);
-    for (int64_t i = 0; i < k; i++) {
-        double score = desk->best[r * MAX_K + i];
-        score = job->scale < 0 ? score / (length + (length == 0)) : 2 * job->scale * (score - 0.5 * square);
-        if (i == 0) top = score;
-        sum += weight[i] = i == 0 ? 1.0 : exp(job->beta * (score - top));
-    }
-    for (int64_t i = 0; i < k; i++) weight[i] /= sum;
-    return top;
-}
-
 static void pass_through(const Job *job, Desk *desk, const Step *step, int64_t first, int64_t n) {
     const int64_t d = job->d;
     int32_t *codes = step->column < 0 ? NULL : job->codes + first * job->width + step->column;
@@ -48,9 +20,34 @@ static int64_t spread(int64_t d) {
     return (((d + 15) / 16) | 1) * 16;
 }
 
+/* The k best codewords of n rows, and their scores. */
+static void answer(const Job *job, Desk *desk, int64_t first, int64_t n) {
+    const int64_t k = job->k;
+    find(desk, n, job->book, k, job->score != NULL, (int)job->screen);
+    for (int64_t r = 0; r < n; r++) {
+        memcpy(job->index + (first + r) * k, desk->index + r * MAX_K, (size_t)k * sizeof(int32_t));
+        for (int64_t i = 0; job->score && i < k; i++)
+            job->score[(first + r) * k + i] = (float)desk->best[r * MAX_K + i];
+    }
+}
+
+/* Candidates of n rows, `at` rows from the start of a span, for batch.h; where they are many, the k best of them. */
+static void leave_lists(const Job *job, Desk *desk, const Span *span, int64_t at, int64_t n) {
+    list(desk, n, job->book, job->k, (int)job->screen);
+    for (int64_t r = 0; r < n; r++) {
+        const int64_t count = desk->all[r].count;
+        int32_t *candidates = desk->candidates + desk->all[r].at, *listed = span->listed + (at + r) * MAX_K;
+        const int few = count > 0 && count <= MAX_K && desk->bound[r] != HARD;
+        span->count[at + r] = few ? (uint8_t)count : 0;
+        if (count && !few) settle(desk, r, job->book, job->k, candidates, count);
+        else desk->rescored += count;
+        memcpy(listed, few ? candidates : desk->index + r * MAX_K, MAX_K * sizeof *listed);
+    }
+}
+
 /* Rows first .. first + n of the job; `base` is the first row of the span. */
 static void handle(const Job *job, Desk *desk, const Span *span, int64_t base, int64_t first, int64_t n) {
-    const int64_t d = job->d, k = job->k;
+    const int64_t d = job->d;
     const int direct = INT8 && job->screen && desk->rest == 0 && job->nsteps == 0 && d % 16 == 0 && n % TILE == 0;
     desk->rows = direct ? (float *)job->x + first * d : desk->copies;
     desk->row_stride = direct ? d : spread(d);
@@ -62,13 +59,6 @@ static void handle(const Job *job, Desk *desk, const Span *span, int64_t base, i
     for (int64_t s = 0; s < job->nsteps; s++) pass_through(job, desk, job->steps + s, first, n);
     float *out = job->out ? job->out + first * d : span->rows ? span->rows + (first - base) * d : NULL;
     for (int64_t r = 0; out && r < n; r++) memcpy(out + r * d, desk->rows + r * stride, (size_t)d * sizeof(float));
-    if (!job->book) return;
-    find(desk, n, job->book, k, job->score || job->total, (int)job->screen);
-    int32_t *index = job->index ? job->index + first * k : span->index + (first - base) * k;
-    for (int64_t r = 0; r < n; r++) {
-        memcpy(index + r * k, desk->index + r * MAX_K, (size_t)k * sizeof(int32_t));
-        for (int64_t i = 0; job->score && i < k; i++)
-            job->score[(first + r) * k + i] = (float)desk->best[r * MAX_K + i];
-        if (job->total) span->best[first - base + r] = weigh(job, desk, r, span->weight + (first - base + r) * k);
-    }
+    if (job->total) leave_lists(job, desk, span, first - base, n);
+    else if (job->book) answer(job, desk, first, n);
 }

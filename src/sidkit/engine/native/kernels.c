@@ -10,11 +10,11 @@
  *
  *     layout.h    structures shared with Python      search.h   the k best codewords of a row
  *     vector.h    the vector unit                    block.h    one block of rows, from raw rows to results
- *     rows.h      row formulas                       team.h     a team of threads on one job
- *     screens.h   approximate scores and bounds      pack.h     a codebook made ready
- *     portable.h  names that old systems know        adding.h   weighted sums of rows
- *     crew.h      threads on pieces of work          parents.h  rows against the centroids of their parent
- *     sums.h      sums of rows by known codes
+ *     rows.h      row formulas                       batch.h    exact scores and soft weights of a batch
+ *     screens.h   approximate scores and bounds      adding.h   weighted sums of rows
+ *     portable.h  names that old systems know        team.h     a team of threads on one job
+ *     crew.h      threads on pieces of work          pack.h     a codebook made ready
+ *     sums.h      sums of rows by known codes        parents.h  rows against the centroids of their parent
  *
  * Sums over rows are float64 additions in the order of the rows, on any number of threads (adding.h).
  *
@@ -37,6 +37,7 @@
 #include "rows.h"
 #include "screens.h"
 #include "search.h"
+#include "batch.h"
 #include "block.h"
 #include "adding.h"
 #include "team.h"

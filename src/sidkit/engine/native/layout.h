@@ -33,7 +33,7 @@ typedef struct {
     float *out;           /* (n, d): the rows after the steps, or NULL */
     const Codebook *book; /* or NULL: no more codewords are wanted */
     int64_t k;
-    int32_t *index;       /* (n, k) or NULL */
+    int32_t *index;       /* (n, k) or NULL; NULL where sums are wanted, as score is */
     float *score;         /* (n, k) or NULL */
     double *mass, *total, *objective; /* (K,), (K, d) and (1,), added to, or NULL */
     double beta, scale;   /* soft weights; scale < 0: cosine, else s = -scale |x - c|^2 */

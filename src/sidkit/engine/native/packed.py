@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import byref, pointer
+from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ from .layout import MAX_K
 if TYPE_CHECKING:
     from ..cpu import CpuCodebook
 
-__all__ = ["Packed", "pack"]
+__all__ = ["Packed", "aligned", "pack"]
 
 Doubles = NDArray[np.float64]
 
@@ -26,17 +27,18 @@ class Packed:
 
     def __init__(self, book: CpuCodebook) -> None:
         wide = kernels().sidkit_wide()
-        self.exact = np.ascontiguousarray(book.exact, np.float64)
+        self.exact = aligned(book.exact.shape, np.float64)
+        self.exact[:] = book.exact
         self.offset = np.ascontiguousarray(book.exact_offset, np.float64)
         size, d = self.exact.shape
         panels, padded = -(-size // wide), -(-d // 16) * 16
         self.arrays = {
-            "rows": _aligned(panels * d * wide, np.float32),
-            "bytes": _aligned(panels * -(-d // 4) * wide * 4, np.uint8),
-            "pairs": _aligned(size * 2 * -(-d // 64) * 64, np.uint8),
-            "scale": _aligned(panels * wide, np.float32),
-            "shift": _aligned(panels * wide, np.float32),
-            "plain": _aligned(panels, np.uint8),
+            "rows": aligned((panels * d * wide,), np.float32),
+            "bytes": aligned((panels * -(-d // 4) * wide * 4,), np.uint8),
+            "pairs": aligned((size * 2 * -(-d // 64) * 64,), np.uint8),
+            "scale": aligned((panels * wide,), np.float32),
+            "shift": aligned((panels * wide,), np.float32),
+            "plain": aligned((panels,), np.uint8),
         }
         self.struct = layout.CodebookStruct(size=size, d=d, panels=panels, padded=padded)
         self.struct.exact, self.struct.offset = self.exact.ctypes.data, self.offset.ctypes.data
@@ -71,9 +73,10 @@ def _needless_copies(rows: Doubles, offset: Doubles) -> NDArray[np.uint8]:
     return dead
 
 
-def _aligned(count: int, dtype: Any) -> NDArray[Any]:
-    """An array that starts at the start of a cache line."""
-    size = count * np.dtype(dtype).itemsize
-    raw = np.empty(size + 64, np.uint8)
+def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeros that start at the start of a cache line: a load of 64 bytes then takes one line, not two."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype)
+    zeros: NDArray[Any] = raw[start : start + size].view(dtype).reshape(shape)
+    return zeros

@@ -15,7 +15,6 @@ typedef struct { /* the memory of one thread, for a block of rows */
     float *copies;
     const char *soon, *past; /* rows of the next block that are still to be called for */
     double *wide;     /* (d,) one row in float64 */
-    float *near;      /* (batch, 64) some columns of rows that are added up */
     int8_t *bytes;    /* (block, byte_stride): a row is about step * bytes */
     int8_t *finer;    /* (block, byte_stride): and what they leave about step / FINER * finer */
     int32_t *correct; /* (block,) -LIFT * sum of bytes, which undoes the lift of the codebook */
@@ -144,7 +143,7 @@ INLINE void tile_float(const int rows, const Desk *desk, int64_t r, const Codebo
 
 /* Call for some more of the next block's rows. */
 INLINE void call_soon(Desk *desk, int64_t lines) {
-    for (; lines > 0 && desk->soon < desk->past; lines--, desk->soon += 64) __builtin_prefetch(desk->soon, 0, 2);
+    for (; lines > 0 && desk->soon < desk->past; lines--, desk->soon += 64) __builtin_prefetch(desk->soon);
 }
 
 /* Scores of all rows on the desk, TILE rows by one panel at a time, while the next block's rows are called for; a single

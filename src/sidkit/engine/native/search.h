@@ -33,22 +33,28 @@ INLINE float kth(const float *maxima, int64_t k) {
 /* Candidates first .. first + WIDE of a bit each, and their scores, after `count` others; how many there are then. */
 INLINE int64_t take(uint32_t bits, int32_t first, const float *scores, int64_t count, int32_t *candidates,
                     float *rough) {
+    const int64_t past = count + __builtin_popcount(bits);
 #if LANES == 16
-    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    for (int half = 0; half < 2; half++, bits >>= 16, first += 16, scores += 16) {
-        const __m512i all = _mm512_add_epi32(_mm512_set1_epi32(first), lane);
-        const __mmask16 some = (__mmask16)bits;
-        _mm512_storeu_si512(candidates + count, _mm512_maskz_compress_epi32(some, all));
-        STORE(rough + count, _mm512_maskz_compress_ps(some, LOAD(scores)));
-        count += __builtin_popcount(some);
+    if (past - count > 2) {
+        const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        for (int half = 0; half < 2; half++, bits >>= 16, first += 16, scores += 16) {
+            const __m512i all = _mm512_add_epi32(_mm512_set1_epi32(first), lane);
+            const __mmask16 some = (__mmask16)bits;
+            _mm512_storeu_si512(candidates + count, _mm512_maskz_compress_epi32(some, all));
+            STORE(rough + count, _mm512_maskz_compress_ps(some, LOAD(scores)));
+            count += __builtin_popcount(some);
+        }
+        return past;
     }
-#else
-    do {
-        const int lane = __builtin_ctz(bits);
-        candidates[count] = first + lane, rough[count++] = scores[lane];
-    } while (bits &= bits - 1);
 #endif
-    return count;
+    do { /* two at once, which may be the same: most often there is one, and a processor need not guess */
+        const uint32_t rest = bits & (bits - 1);
+        const int lane = __builtin_ctz(bits), next = __builtin_ctz(rest ? rest : bits);
+        candidates[count] = first + lane, rough[count] = scores[lane];
+        candidates[count + 1] = first + next, rough[count + 1] = scores[next];
+        count += 2, bits = rest & (rest - 1);
+    } while (count < past);
+    return past;
 }
 
 /* Codewords of row r that the screen cannot rule out, in rising order, and their scores. */
@@ -159,7 +165,7 @@ static void refine(const Desk *desk, int64_t r, const Codebook *book, const int3
 }
 
 /* Shortlists of more than k made shorter by scores of both bytes: first of those that are ahead by the screen, which
- * tell how far the others may be behind, then of the others that are not. In rising order again. */
+ * tell how far the others may be behind, then of the others that are not. */
 static void narrow(Desk *desk, int64_t n, const Codebook *book, int64_t k) {
     int32_t *candidates = desk->candidates, *chosen = desk->chosen;
     float *rough = desk->rough, *fine = desk->fine;
@@ -191,14 +197,9 @@ static void narrow(Desk *desk, int64_t n, const Codebook *book, int64_t k) {
         refine(desk, l->row, book, chosen + l->at + l->some, l->more, fine + l->at + l->some);
     }
     for (List *l = lists; l < end; l++) {
-        int32_t *left = chosen + l->at, *sorted = candidates + l->at;
-        const int64_t count = keep_best(fine + l->at, left, l->some + l->more, k, desk->close[l->row]);
-        desk->rescored += l->some + l->more, desk->all[l->row].count = count;
-        for (int64_t c = 0; c < count; c++) {
-            int64_t at = c;
-            for (; at > 0 && sorted[at - 1] > left[c]; at--) sorted[at] = sorted[at - 1];
-            sorted[at] = left[c];
-        }
+        desk->all[l->row].count = keep_best(fine + l->at, chosen + l->at, l->some + l->more, k, desk->close[l->row]);
+        desk->rescored += l->some + l->more;
+        memcpy(candidates + l->at, chosen + l->at, (size_t)desk->all[l->row].count * sizeof *chosen);
     }
 }
 #endif
@@ -217,22 +218,10 @@ INLINE void rank_few(const double *score, const int32_t *candidates, int64_t cou
     for (int64_t i = 0; i < k; i++) best[i] = places[i], index[i] = which[i];
 }
 
-/* The exact scores of a shortlist, the k best kept: best first, ties to the lowest index. Also |x|^2. */
-static void settle(Desk *desk, int64_t r, const Codebook *book, int64_t k, const int32_t *candidates, int64_t count) {
-    const int64_t d = book->d;
-    int32_t *index = desk->index + r * MAX_K;
-    double *best = desk->best + r * MAX_K, *score = desk->sharp;
-    for (int64_t i = 0; i < d; i++) desk->wide[i] = desk->rows[r * desk->row_stride + i];
-    for (int64_t c = 0; c <= count; c += 4) { /* the row itself is the last */
-        const double *row[4];
-        for (int64_t i = 0; i < 4; i++)
-            row[i] = c + i < count ? book->exact + candidates[c + i] * d : desk->wide;
-        if (c == count) score[c] = dot_double(desk->wide, desk->wide, d);
-        else four_dots(row, 0, desk->wide, d, score + c);
-    }
-    desk->square[r] = score[count];
-    for (int64_t c = 0; c < count; c++) score[c] += book->offset[candidates[c]];
-    if (count <= FEW && desk->bound[r] != HARD) {
+/* The k best of some numbers, best first, ties as they come. sure: none is NaN. */
+INLINE void rank(const double *score, const int32_t *candidates, int64_t count, int64_t k, double *best,
+                 int32_t *index, int sure) {
+    if (count <= FEW && sure) {
         rank_few(score, candidates, count, k, best, index);
         return;
     }
@@ -244,6 +233,35 @@ static void settle(Desk *desk, int64_t r, const Codebook *book, int64_t k, const
         for (; at > 0 && v > best[at - 1]; at--) best[at] = best[at - 1], index[at] = index[at - 1];
         best[at] = v, index[at] = candidates[c];
     }
+}
+
+/* Candidates in rising order. */
+INLINE void rise(int32_t *candidates, int64_t count) {
+    for (int64_t c = 1; c < count; c++) {
+        const int32_t one = candidates[c];
+        int64_t at = c;
+        for (; at > 0 && candidates[at - 1] > one; at--) candidates[at] = candidates[at - 1];
+        candidates[at] = one;
+    }
+}
+
+/* The exact scores of a shortlist, the k best kept: best first, ties to the lowest index. Also |x|^2. */
+static void settle(Desk *desk, int64_t r, const Codebook *book, int64_t k, int32_t *candidates, int64_t count) {
+    const int64_t d = book->d;
+    double *score = desk->sharp;
+    rise(candidates, count);
+    for (int64_t i = 0; i < d; i++) desk->wide[i] = desk->rows[r * desk->row_stride + i];
+    for (int64_t c = 0; c <= count; c += 4) { /* the row itself is the last */
+        const double *row[4];
+        for (int64_t i = 0; i < 4; i++)
+            row[i] = c + i < count ? book->exact + candidates[c + i] * d : desk->wide;
+        if (c == count) score[c] = dot_double(desk->wide, desk->wide, d);
+        else four_dots(row, 0, desk->wide, d, score + c);
+    }
+    desk->square[r] = score[count];
+    for (int64_t c = 0; c < count; c++) score[c] += book->offset[candidates[c]];
+    rank(score, candidates, count, k, desk->best + r * MAX_K, desk->index + r * MAX_K, desk->bound[r] != HARD);
+    desk->rescored += count;
 }
 
 /* Candidates for row r after the screen; how many, or 0 where the answer is known. */
@@ -262,9 +280,10 @@ INLINE int64_t pick(Desk *desk, int64_t r, const Codebook *book, int64_t k, int3
 
 #define UNSETTLED 2 /* a screen that leaves near-ties to the caller: -1 instead of a codeword */
 
-static void find(Desk *desk, int64_t n, const Codebook *book, int64_t k, int want_scores, int screen) {
+/* Lists of the codewords that may be among a row's k best, for n rows; an empty one where the answer is known. */
+static void list(Desk *desk, int64_t n, const Codebook *book, int64_t k, int screen) {
     const int int8 = INT8 && screen && desk->rest == 0 && book->d <= 32768; /* beyond, sums would overflow */
-    const int64_t before = desk->rescored;
+    int64_t scores = -desk->rescored;
     prepare(desk, n, book, int8);
 #if INT8
     if (int8) sweep_int8(desk, n, book);
@@ -280,19 +299,25 @@ static void find(Desk *desk, int64_t n, const Codebook *book, int64_t k, int wan
 #if INT8
     if (int8) narrow(desk, n, book, k);
 #endif
+    desk->swept += int8 ? n : 0;
+    /* Where int8 rules out too few codewords, float32 is cheaper: use it for 16 blocks, then try int8 again. */
+    scores += desk->rescored;
+    for (int64_t r = 0; r < n; r++) scores += desk->all[r].count;
+    if (int8 && scores > n * (2 * k + book->size / 8)) desk->rest = 16;
+    else if (desk->rest > 0) desk->rest--;
+}
+
+static void find(Desk *desk, int64_t n, const Codebook *book, int64_t k, int want_scores, int screen) {
+    list(desk, n, book, k, screen);
     for (int64_t r = 0; r < n; r++) {
         const int64_t count = desk->all[r].count;
-        const int32_t *candidates = desk->candidates + desk->all[r].at;
+        int32_t *candidates = desk->candidates + desk->all[r].at;
         if (count == 1 && !want_scores) desk->index[r * MAX_K] = candidates[0];
         else if (count && screen == UNSETTLED) desk->index[r * MAX_K] = -1;
         else if (count) {
             if (r + 1 < n && desk->all[r + 1].count <= MAX_K)
                 call_for(book->exact, book->d * 8, desk->candidates + desk->all[r + 1].at, desk->all[r + 1].count);
-            settle(desk, r, book, k, candidates, count), desk->rescored += count;
+            settle(desk, r, book, k, candidates, count);
         }
     }
-    desk->swept += int8 ? n : 0;
-    /* Where int8 rules out too few codewords, float32 is cheaper: use it for 16 blocks, then try int8 again. */
-    if (int8 && desk->rescored - before > n * (2 * k + book->size / 8)) desk->rest = 16;
-    else if (desk->rest > 0) desk->rest--;
 }

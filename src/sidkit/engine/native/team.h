@@ -7,7 +7,7 @@
 typedef struct {
     Job *job;
     Span span;
-    int64_t block, rows;  /* of a block and of a span */
+    int64_t block, batch, rows; /* of a block, a batch and a span */
     atomic_llong next;    /* the first row that no thread has taken */
     int64_t size, here, round; /* threads of the team; threads that wait; meetings so far */
     atomic_int failed;
@@ -54,7 +54,6 @@ static int64_t lay_out(Desk *desk, char *at, const Job *job, int64_t block) {
     desk->row_stride = spread(d);
     desk->rows = desk->copies = grab(&at, block * spread(d) * 4);
     desk->wide = grab(&at, d * 8);
-    if (job->total) desk->near = grab(&at, batch_rows(job->book->size, job->k) * 64 * 4);
     if (panels) {
         desk->bytes = grab(&at, block * desk->byte_stride);
         desk->finer = grab(&at, block * desk->byte_stride);
@@ -80,21 +79,37 @@ static int64_t lay_out(Desk *desk, char *at, const Job *job, int64_t block) {
     return at - start;
 }
 
-/* Add a span of n rows to the sums: first every thread sorts shares of some batches, then adds up some columns of all. */
-static void add_span(Team *team, int64_t number, Desk *desk, int64_t base, int64_t n) {
+/* Lay a tray out from `at` on; returns its size. */
+static int64_t lay_tray(Tray *tray, char *at, const Job *job, int64_t batch) {
+    char *start = at;
+    int64_t levels = 1;
+    for (int64_t width = job->d; width > LEAF; width -= half_of(width)) levels++;
+    tray->pairs = grab(&at, (batch * MAX_K + 4) * (int64_t)sizeof(Pair));
+    tray->counts = grab(&at, job->book->size * 4);
+    tray->near = grab(&at, batch * LEAF * 4);
+    tray->sums = grab(&at, levels * (batch * (MAX_K + 1) + 8) * 8);
+    tray->score = grab(&at, batch * MAX_K * 8);
+    tray->square = grab(&at, batch * 8);
+    tray->best = grab(&at, batch * 8);
+    tray->filled = grab(&at, batch);
+    tray->dropped = grab(&at, batch * MAX_K * 4);
+    tray->batch = batch;
+    return at - start;
+}
+
+/* Add a span of n rows to the sums: first every thread settles some batches, then adds up some columns of all. */
+static void add_span(Team *team, int64_t number, const Tray *tray, int64_t base, int64_t n) {
     const Job *job = team->job;
     const Span *span = &team->span;
-    const int64_t d = job->d, k = job->k, K = job->book->size, strip = ((d + 7) / 8 + team->size - 1) / team->size * 8;
-    const int64_t from = number * strip, to = from + strip < d ? from + strip : d, batch = batch_rows(K, k);
-    const int32_t *index = job->index ? job->index + base * k : span->index;
+    const int64_t d = job->d, k = job->k, strip = ((d + 7) / 8 + team->size - 1) / team->size * 8;
+    const int64_t from = number * strip, to = from + strip < d ? from + strip : d, batch = team->batch;
     const float *x = span->rows ? span->rows : job->out ? job->out + base * d : job->x + base * d;
     for (int64_t first = number * batch; first < n; first += team->size * batch)
-        sort_shares(index + first * k, span->weight + first * k, n - first < batch ? n - first : batch, k, K,
-                    desk->candidates, span->shares + first * k);
+        settle_batch(job, tray, span, x + first * d, first, n - first < batch ? n - first : batch);
     meet(team);
     for (int64_t first = 0; first < n; first += batch) {
         const Share *share = span->shares + first * k, *end = span->shares + (n < first + batch ? n : first + batch) * k;
-        add_columns(x + first * d, (end - share) / k, d, share, end, job->total, from, to, desk->near);
+        add_columns(x + first * d, (end - share) / k, d, share, end, job->total, from, to, tray->near);
         for (; number == 0 && share < end; share++) job->mass[share->code] += share->weight;
     }
     for (int64_t r = 0; number == 0 && r < n; r++) *job->objective += span->best[r];
@@ -105,12 +120,16 @@ static void *work(void *argument) {
     Team *team = member->team;
     Job *job = team->job;
     Desk desk = {0};
+    Tray tray = {0};
     pthread_mutex_lock(&team->lock); /* until the team is complete */
     pthread_mutex_unlock(&team->lock);
     const int64_t n = job->n, d = job->d;
-    char *memory = malloc((size_t)lay_out(&desk, NULL, job, team->block) + ALIGN);
-    if (memory) lay_out(&desk, (char *)(((uintptr_t)memory + ALIGN - 1) / ALIGN * ALIGN), job, team->block);
+    const int64_t size = lay_out(&desk, NULL, job, team->block);
+    char *memory = malloc((size_t)(size + (job->total ? lay_tray(&tray, NULL, job, team->batch) : 0)) + ALIGN);
+    char *aligned = (char *)(((uintptr_t)memory + ALIGN - 1) / ALIGN * ALIGN);
+    if (memory) lay_out(&desk, aligned, job, team->block);
     else team->failed = 1;
+    if (memory && job->total) lay_tray(&tray, aligned + size, job, team->batch);
     for (int64_t base = 0; base < n; base += team->rows) {
         const int64_t end = base + team->rows < n ? base + team->rows : n;
         int64_t first = memory ? atomic_fetch_add(&team->next, team->block) : end;
@@ -123,7 +142,7 @@ static void *work(void *argument) {
         }
         meet(team);
         if (member->number == 0) atomic_store(&team->next, end);
-        if (job->total && !team->failed) add_span(team, member->number, &desk, base, end - base);
+        if (job->total && !team->failed) add_span(team, member->number, &tray, base, end - base);
         meet(team);
     }
     free(memory);
@@ -168,15 +187,18 @@ int sidkit_run(Job *job) {
         int64_t rows = SPAN * threads < ROOM / (4 * d) ? SPAN * threads : ROOM / (4 * d);
         if (rows < block * threads) rows = block * threads;
         if (rows > job->n) rows = job->n;
-        team.rows = rows;
+        const int64_t most = batch_rows(job->book->size, k), share = (rows + threads - 1) / threads;
+        const int64_t batches = (share + most - 1) / most; /* of a thread */
+        team.batch = ((share + batches - 1) / batches + 7) / 8 * 8;
+        team.rows = rows = team.batch * batches * threads;
         const int64_t carried = job->nsteps && !job->out ? rows * d * 4 : 0;
-        char *at = memory = malloc((size_t)(carried + rows * (k * 28 + 8)) + 8 * ALIGN);
+        char *at = memory = malloc((size_t)(carried + rows * (k * 16 + MAX_K * 4 + 9)) + 8 * ALIGN);
         at += ALIGN - (uintptr_t)at % ALIGN;
         team.span.rows = carried ? grab(&at, carried) : NULL;
-        team.span.weight = grab(&at, rows * k * 8);
         team.span.shares = grab(&at, rows * k * (int64_t)sizeof(Share));
         team.span.best = grab(&at, rows * 8);
-        team.span.index = grab(&at, rows * k * 4);
+        team.span.listed = grab(&at, rows * MAX_K * 4);
+        team.span.count = grab(&at, rows);
     }
     int failed = !members || (job->total && !memory) || run_with(&team, members, threads);
     free(memory);
