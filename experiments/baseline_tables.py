@@ -48,6 +48,7 @@ FIRST_SCREEN = {
     "SASRec": "sasrec",
     "**TIGER, `--preset best`, fused**": "best, fused",
     "TIGER, `--preset best`, alone": "best",
+    "the counts alone, by the formula of fusion": "best, its counts alone",
     "a small TIGER, five epochs, fused": "small paper, fused",
     "the same, alone": "small paper",
 }
@@ -79,6 +80,7 @@ def methods(lines: list[dict]) -> list[str]:
 
 def label(method: str) -> str:
     words = {"sasrec": "SASRec"} | {name: f"counting: {text}" for name, text in COUNTING.items()}
+    words["best, its counts alone"] = "counting: all counts, by the formula of fusion"
     return words.get(method, f"TIGER, {method}")
 
 
@@ -137,7 +139,8 @@ def paired(lines: list[dict]) -> str:
         for method in methods(lines):
             if "allowed" in method:
                 continue
-            for other in dict.fromkeys((*rivals(lines, dataset), method.removesuffix(", fused"))):
+            counts = method.replace(", fused", ", its counts alone")
+            for other in dict.fromkeys((*rivals(lines, dataset), method.removesuffix(", fused"), counts)):
                 runs, theirs = runs_of(lines, dataset, method), runs_of(lines, dataset, other)
                 if method in COUNTING or method == other or not runs or not theirs:
                     continue
@@ -159,10 +162,11 @@ def first_screen(lines: list[dict], tiger: list[dict]) -> str:
     for words, values in of_the_paper(tiger).items():
         rows.append(f"| {words} | {' | '.join(f'{mean(one):.4f}' if one else '' for one in values)} |")
     against = {"the better count": FORMS, "both, mixed": ("mixed",), "SASRec": ("sasrec",)}
+    against["the counts alone"] = (counts := "best, its counts alone",)
     for words, names_of in against.items():
         cells = []
         for dataset in DATASETS:
-            other = next((name for name in rivals(lines, dataset) if name in names_of), None)
+            other = next((name for name in [*rivals(lines, dataset), counts] if name in names_of), None)
             runs, theirs = fused[dataset], runs_of(lines, dataset, other) if other else []
             cells.append(_short(runs, theirs) if runs and theirs else "")
         rows += [f"| fused against {words} | {' | '.join(cells)} |"] * any(cells)

@@ -98,11 +98,11 @@ PLANS = {name: Plan(shape) for name, shape in PRESETS.items()} | {
     "best": Plan(
         epochs=50,
         batch=512,
-        learning_rate=1e-3,
+        learning_rate=2e-3,
         warmup=500,
         decay="cosine",
         smoothing=0.1,
-        weight_decay=0.1,
+        weight_decay=0.3,
         average=0.999,
         crop=0.2,
     ),
