@@ -39,7 +39,8 @@ typedef struct { /* the memory of one thread for a batch */
 #define DROPPED -1.0
 
 /* The candidates of n rows by codeword, and by row under one codeword; how many. Filled up to a multiple of four. */
-static int64_t sort_pairs(const Tray *tray, const int32_t *listed, const uint8_t *count, int64_t n, int64_t k, int64_t K) {
+static int64_t sort_pairs(const Tray *tray, const int32_t *listed, const uint8_t *count, int64_t n, int64_t k,
+                          int64_t K) {
     int32_t *counts = tray->counts, before = 0;
     memset(counts, 0, (size_t)K * sizeof *counts);
     for (int64_t r = 0; r < n; r++)
@@ -105,21 +106,18 @@ static void score_columns(const Tray *tray, const Codebook *book, const float *x
 }
 
 /* Scores of pairs to their rows, where they come in rising order of the codewords; -INFINITY where a row has fewer than
- * others. Returns how many a row has at most. */
-static int64_t hand_out(const Tray *tray, const Codebook *book, const double *sum, int64_t pairs) {
+ * others. */
+static void hand_out(const Tray *tray, const Codebook *book, const double *sum, int64_t pairs) {
     int64_t most = 0;
     memset(tray->filled, 0, (size_t)tray->batch);
     for (int64_t p = 0; p < pairs; p++) {
         Pair *pair = tray->pairs + p;
         const int64_t rank = tray->filled[pair->row]++;
         pair->place = (int32_t)(rank * tray->batch + pair->row);
-        if (rank >= most) {
-            for (int64_t i = 0; i < tray->batch; i++) tray->score[rank * tray->batch + i] = -INFINITY;
-            most = rank + 1;
-        }
+        if (rank == most)
+            for (int64_t i = most++ * tray->batch; i < most * tray->batch; i++) tray->score[i] = -INFINITY;
         tray->score[pair->place] = sum[p] + book->offset[pair->code];
     }
-    return most;
 }
 
 /* All but the k best scores of row r become -INFINITY; the places of these after `count` others, and how many then. */
@@ -153,13 +151,15 @@ INLINE d8 exp_each(d8 t) {
     return (d8)(((l8)sum + ((l8)lifted << 52)) & ~none);
 }
 
-/* Scores of eight rows from r on, `most` of each at most, to soft weights that sum to one; the best similarities. */
-INLINE void weigh(const Job *job, const Tray *tray, int64_t r, int64_t most) {
+/* Scores of eight rows from r on to soft weights that sum to one; the best similarities. */
+INLINE void weigh(const Job *job, const Tray *tray, int64_t r) {
     const d8 square = *(const d8 *)(tray->square + r);
-    d8 length = {0}, top, sum = {0};
+    d8 length, top, sum = {0};
     d8 *score = (d8 *)(tray->score + r);
     const int64_t next = tray->batch / 8;
-    for (int i = 0; i < 8; i++) length[i] = sqrt(square[i]);
+    int64_t most = 0;
+    for (int i = 0; i < 8; i++) most = tray->filled[r + i] > most ? tray->filled[r + i] : most;
+    length = SQUARE_ROOTS(square);
     length += (d8)((l8)(d8){1, 1, 1, 1, 1, 1, 1, 1} & (length == 0));
     for (int64_t i = 0; i < most; i++) {
         const d8 one = score[i * next];
@@ -187,11 +187,11 @@ static void settle_batch(const Job *job, const Tray *tray, const Span *span, con
     const int64_t pairs = sort_pairs(tray, span->listed + first * MAX_K, span->count + first, n, k, book->size);
     score_columns(tray, book, x, n, pairs, 0, book->d, tray->sums);
     memcpy(tray->square, tray->sums, (size_t)n * sizeof(double));
-    const int64_t most = hand_out(tray, book, tray->sums + (n + 3) / 4 * 4, pairs);
+    hand_out(tray, book, tray->sums + (n + 3) / 4 * 4, pairs);
     int64_t dropped = 0;
     for (int64_t r = 0; r < n; r++)
         if (tray->filled[r] > k) dropped = drop(tray, r, k, dropped);
-    for (int64_t r = 0; r < n; r += 8) weigh(job, tray, r, most);
+    for (int64_t r = 0; r < n; r += 8) weigh(job, tray, r);
     memcpy(span->best + first, tray->best, (size_t)n * sizeof(double));
     for (int64_t i = 0; i < dropped; i++) tray->score[tray->dropped[i]] = DROPPED;
     Share *share = span->shares + first * k, *end = share + n * k;

@@ -6,8 +6,13 @@ typedef int64_t l8 __attribute__((vector_size(64), aligned(8), may_alias));
 
 #if LANES == 16
 #define TO_DOUBLE(v) ((d8)_mm512_cvtps_pd((__m256)(v))) /* gcc makes five instructions of the other */
+#define SQUARE_ROOTS(v) ((d8)_mm512_sqrt_pd((__m512d)(v)))
 #else
 #define TO_DOUBLE(v) __builtin_convertvector(v, d8)
+INLINE d8 SQUARE_ROOTS(d8 v) {
+    for (int i = 0; i < 8; i++) v[i] = sqrt(v[i]);
+    return v;
+}
 #endif
 
 /* numpy adds up to 128 terms in eight strands, the strands as a tree, and halves longer sums. */

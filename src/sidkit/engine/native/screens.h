@@ -166,43 +166,51 @@ SWEEP(sweep_float, tile_float)
 SWEEP(sweep_int8, tile_int8)
 #endif
 
-/* Bounds, and bytes where the screen is of bytes, for n rows.
+/* The bound of row r, and its bytes where the screen is of bytes; length: at least |x|, top: the largest |x_i|.
  *
  * float32: a sum of d products is off by at most d eps (|x||c| + |offset|) (classical), and c by its rounding.
  * int8: x.c - step q.scale p = (x - step q).c + step q.(c - scale p), and Cauchy-Schwarz.
  * Two bytes: the same with finer q and p, without the product of their second bytes, which is bounded by
  * Cauchy-Schwarz too.
  */
-static void prepare(Desk *desk, int64_t n, const Codebook *book, int int8) {
-    for (int64_t r = 0; r < n; r++) {
-        const float *x = desk->rows + r * desk->row_stride;
-        float length, top = measure(x, book->padded, &length);
-        float size = (float)(length * book->reach + book->slack), tiny = 16 * FLT_EPSILON * size;
-        int fine = book->usable && top >= 1e-15f && top <= 1e15f && top * book->reach >= 1e-30
-                   && length * book->reach <= 1e30 && 1e3 * book->slack <= 1e30 * top;
-        desk->bound[r] = fine ? 2 * ((float)(book->d + 4) * FLT_EPSILON * size + tiny) : HARD;
+INLINE void bound_row(Desk *desk, int64_t r, const Codebook *book, int int8, float length, float top) {
+    const float *x = desk->rows + r * desk->row_stride;
+    float size = (float)(length * book->reach + book->slack), tiny = 16 * FLT_EPSILON * size;
+    int fine = book->usable && top >= 1e-15f && top <= 1e15f && top * book->reach >= 1e-30
+               && length * book->reach <= 1e30 && 1e3 * book->slack <= 1e30 * top;
+    desk->bound[r] = fine ? 2 * ((float)(book->d + 4) * FLT_EPSILON * size + tiny) : HARD;
 #if INT8
-        if (int8) {
-            float step = fine ? top / 127 : 1, less;
-            desk->inverse[r] = 1 / step;
-            if (fine) {
-                const float error = quantise(desk, r, book->padded, step, &less);
-                const double seconds = (error + less) * (book->slip + book->skid);
-                desk->bound[r] = 2.001f * (float)(error * book->reach + (length + error) * book->slip + tiny) / step;
-                desk->close[r] =
-                    2.001f * (float)(less * book->reach + (length + less) * book->skid + seconds + tiny) / step;
-            } else {
-                memset(desk->bytes + r * desk->byte_stride, 0, (size_t)desk->byte_stride), desk->correct[r] = 0;
-            }
+    if (int8) {
+        float step = fine ? top / 127 : 1, less;
+        desk->inverse[r] = 1 / step;
+        if (fine) {
+            const float error = quantise(desk, r, book->padded, step, &less);
+            const double seconds = (error + less) * (book->slip + book->skid);
+            desk->bound[r] = 2.001f * (float)(error * book->reach + (length + error) * book->slip + tiny) / step;
+            desk->close[r] =
+                2.001f * (float)(less * book->reach + (length + less) * book->skid + seconds + tiny) / step;
+        } else {
+            memset(desk->bytes + r * desk->byte_stride, 0, (size_t)desk->byte_stride), desk->correct[r] = 0;
         }
-#else
-        (void)int8;
-#endif
-        if (length == 0) desk->bound[r] = ZERO;
-        for (int64_t i = 0; length == 0 && i < book->d; i++)
-            if (x[i] != 0) desk->bound[r] = HARD; /* so small that its square is zero */
-        for (int64_t i = 0; i < MAXIMA; i++) desk->maxima[r * MAXIMA + i] = -INFINITY;
     }
+#else
+    (void)int8;
+#endif
+    if (length == 0) desk->bound[r] = ZERO;
+    for (int64_t i = 0; length == 0 && i < book->d; i++)
+        if (x[i] != 0) desk->bound[r] = HARD; /* so small that its square is zero */
+}
+
+/* Bounds and bytes of n rows. Eight are measured before their bytes are written: then no row waits for another. */
+static void prepare(Desk *desk, int64_t n, const Codebook *book, int int8) {
+    float length[8], top[8];
+    for (int64_t first = 0; first < n; first += 8) {
+        const int64_t past = first + 8 < n ? first + 8 : n;
+        for (int64_t r = first; r < past; r++)
+            top[r - first] = measure(desk->rows + r * desk->row_stride, book->padded, length + r - first);
+        for (int64_t r = first; r < past; r++) bound_row(desk, r, book, int8, length[r - first], top[r - first]);
+    }
+    for (int64_t i = 0; i < n * MAXIMA; i++) desk->maxima[i] = -INFINITY;
     for (int64_t r = n; n > 1 && r % TILE; r++) { /* idle rows of the last tile */
         memset(desk->rows + r * desk->row_stride, 0, (size_t)desk->row_stride * sizeof(float));
         memset(desk->bytes + r * desk->byte_stride, 0, (size_t)desk->byte_stride);

@@ -92,18 +92,22 @@ INLINE void call_for(const void *rows, int64_t bytes, const int32_t *which, int6
 /* Candidates whose scores are within `close` of the k-th best; how many. score has room for MAXIMA more. */
 INLINE int64_t keep_best(float *score, int32_t *candidates, int64_t count, int64_t k, float close) {
     int64_t left = 0;
-    for (int64_t c = count; c < MAXIMA; c++) score[c] = -INFINITY;
 #if LANES == 16
-    if (count <= LANES) { /* out are those with k others clearly ahead */
-        const vf all = LOAD(score);
-        for (int64_t c = 0; c < count; c++) {
-            const uint32_t ahead = _mm512_cmp_ps_mask(all, SET(score[c] + close), _CMP_GT_OQ);
-            candidates[left] = candidates[c];
-            left += __builtin_popcount(ahead) < k;
+    if (count <= LANES) { /* the same without loops whose ends a processor would have to guess */
+        const __mmask16 here = (__mmask16)((1u << count) - 1);
+        const vf low = SET(-INFINITY), all = _mm512_mask_loadu_ps(low, here, score);
+        vf rest = all;
+        float top = TOP(rest);
+        for (int64_t i = 1; i < k; i++) {
+            rest = _mm512_mask_mov_ps(rest, _mm512_cmp_ps_mask(rest, SET(top), _CMP_EQ_OQ), low);
+            top = TOP(rest);
         }
-        return left;
+        const __mmask16 good = here & _mm512_cmp_ps_mask(all, SET(top - close), _CMP_GE_OQ);
+        _mm512_storeu_si512(candidates, _mm512_maskz_compress_epi32(good, _mm512_loadu_si512(candidates)));
+        return __builtin_popcount(good);
     }
 #endif
+    for (int64_t c = count; c < MAXIMA; c++) score[c] = -INFINITY;
     float most[MAXIMA];
     memcpy(most, score, sizeof most);
     for (int64_t c = MAXIMA; c < count; c++)
@@ -164,6 +168,17 @@ static void refine(const Desk *desk, int64_t r, const Codebook *book, const int3
     }
 }
 
+/* The least of some numbers. */
+INLINE float least_of(const float *score, int64_t count) {
+#if LANES == 16
+    if (count <= LANES)
+        return _mm512_reduce_min_ps(_mm512_mask_loadu_ps(SET(INFINITY), (__mmask16)((1u << count) - 1), score));
+#endif
+    float least = INFINITY;
+    for (int64_t c = 0; c < count; c++) least = score[c] < least ? score[c] : least;
+    return least;
+}
+
 /* Shortlists of more than k made shorter by scores of both bytes: first of those that are ahead by the screen, which
  * tell how far the others may be behind, then of the others that are not. */
 static void narrow(Desk *desk, int64_t n, const Codebook *book, int64_t k) {
@@ -187,8 +202,7 @@ static void narrow(Desk *desk, int64_t n, const Codebook *book, int64_t k) {
         const float ahead = desk->ahead[l->row], close = desk->close[l->row];
         const float half = 0.5f * (desk->bound[l->row] + close);
         const int64_t at = l->at + l->some;
-        float least = INFINITY;
-        for (int64_t c = l->at; c < at; c++) least = fine[c] < least ? fine[c] : least;
+        float least = least_of(fine + l->at, l->some);
         least -= half > close ? half : close; /* both bounds, halved: of one score each */
         l->more = between(candidates + l->at, rough + l->at, l->count, least, ahead, chosen + at, fine + at);
     }

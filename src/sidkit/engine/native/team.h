@@ -2,7 +2,7 @@
 
 #define ALIGN 64
 #define SPAN 32768 /* rows per thread between two meetings, if together they take at most ROOM bytes: */
-#define ROOM (1 << 23) /* they are then added up from cache */
+#define ROOM (1 << 22) /* they are then added up from cache */
 
 typedef struct {
     Job *job;
@@ -108,8 +108,9 @@ static void add_span(Team *team, int64_t number, const Tray *tray, int64_t base,
         settle_batch(job, tray, span, x + first * d, first, n - first < batch ? n - first : batch);
     meet(team);
     for (int64_t first = 0; first < n; first += batch) {
-        const Share *share = span->shares + first * k, *end = span->shares + (n < first + batch ? n : first + batch) * k;
-        add_columns(x + first * d, (end - share) / k, d, share, end, job->total, from, to, tray->near);
+        const int64_t past = n < first + batch ? n : first + batch;
+        const Share *share = span->shares + first * k, *end = span->shares + past * k;
+        add_columns(x + first * d, past - first, d, share, end, job->total, from, to, tray->near);
         for (; number == 0 && share < end; share++) job->mass[share->code] += share->weight;
     }
     for (int64_t r = 0; number == 0 && r < n; r++) *job->objective += span->best[r];
