@@ -49,6 +49,15 @@ CASES = {
 }
 
 
+def test_rows_that_begin_at_one_centroid_may_have_different_numbers_of_them(no_kernels):
+    """As rows of an unknown parent do, which have the first centroid of all alone, beside those of the first parent."""
+    x, c = rows(200, 8).astype(np.float32), rows(4, 8, 1).astype(np.float32)
+    count = np.where(np.arange(200) % 3, 4, 1)
+    score = x.astype(np.float64) @ c.T.astype(np.float64) - 0.5 * (c.astype(np.float64) ** 2).sum(axis=1)
+    want = np.where(count == 1, 0, score.argmax(axis=1))
+    assert np.array_equal(own.nearest_own(x, c, np.zeros(200, np.int64), count), want)
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("d", [3, 16, 130])
 @pytest.mark.parametrize("count", [40, 3], ids=["few centroids each", "many, rows taken parent by parent"])

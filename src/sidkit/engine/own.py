@@ -32,8 +32,8 @@ def nearest_own(x: Array, centroids: NDArray[Any], first: Integers, count: Integ
 
         return compiled(x, centroids, first, count)
     out = np.zeros(len(x), np.int32)
-    order = np.argsort(first, kind="stable")
-    starts = np.flatnonzero(np.diff(first[order], prepend=-1))
+    order = np.lexsort((count, first))
+    starts = np.flatnonzero(np.diff(first[order], prepend=-1) | np.diff(count[order], prepend=-1))
     sizes = np.diff(starts, append=len(order))
     for start, size in zip(starts[sizes >= TOGETHER], sizes[sizes >= TOGETHER], strict=True):
         rows = order[start : start + size]
