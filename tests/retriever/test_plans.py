@@ -1,6 +1,7 @@
 """What a plan may change in the training loop: each against torch's own, or worked by hand."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -260,6 +261,26 @@ def test_other_sids_have_to_fit(tmp_path):
         less = SidTable(table.ids[1:], table.codes[1:], table.sizes)
         train(table, sequences, tmp_path / "run", plan, "cpu", others=[less])
     assert not (tmp_path / "run").exists()
+
+
+def test_the_help_says_what_the_presets_have():
+    from typing import get_args, get_type_hints
+
+    from sidkit.cli.train import train as command
+
+    said = {}
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        for option in get_args(hint)[1:]:
+            found = re.search(r"\[(?:default: ([^;\]]+))?(?:; )?(?:best: ([^\]]+))?\]", option.help or "")
+            if found:
+                said[name] = found.groups()
+    assert said["learning_rate"] == ("1e-4", "2e-3")
+    best = {"epochs", "batch", "learning_rate", "warmup", "decay", "smoothing", "weight_decay", "average", "crop"}
+    assert {name for name, (_, value) in said.items() if value} == best
+    for name in best:
+        for plan, value in zip(("paper", "best"), said[name], strict=True):
+            kept = getattr(PLANS[plan], name)
+            assert value is None or (value == kept if isinstance(kept, str) else float(value) == kept), (name, plan)
 
 
 def test_presets_are_plans_and_options_change_them():

@@ -48,7 +48,7 @@ def train(
     ] = None,
     batch: Annotated[int | None, typer.Option("--batch", help="Examples per step [default: 256; best: 512]")] = None,
     learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", help="Learning rate of Adam [default: 1e-4; best: 1e-3]")
+        float | None, typer.Option("--learning-rate", help="Learning rate of Adam [default: 1e-4; best: 2e-3]")
     ] = None,
     warmup: Annotated[
         int | None,
@@ -71,7 +71,7 @@ def train(
         float | None, typer.Option("--smoothing", help="Label smoothing [default: 0; best: 0.1]")
     ] = None,
     weight_decay: Annotated[
-        float | None, typer.Option("--weight-decay", help="Weight decay, as in AdamW [default: 0; best: 0.1]")
+        float | None, typer.Option("--weight-decay", help="Weight decay, as in AdamW [default: 0; best: 0.3]")
     ] = None,
     average: Annotated[
         float | None,
