@@ -1,8 +1,8 @@
 /* Weighted sums of rows under their codewords.
  *
- * A codeword's rows are added in their order, one after the other, whatever the threads: that fixes every bit. A span is
- * cut into batches of rows that stay in cache; within a batch, shares are sorted by codeword, so that a piece of a sum is
- * read and written once for all of them. Every thread adds up columns of its own.
+ * A codeword's rows are added in their order, one after the other, whatever the threads: that fixes every bit. Rows are
+ * cut into batches that stay in cache; within a batch, shares are sorted by codeword, so that a piece of a sum is read
+ * and written once for all of them. Every thread adds up columns of its own.
  */
 
 #define BATCH 1024 /* rows to a batch; more where codebooks are large, so that a codeword has two on average */
@@ -39,14 +39,21 @@ INLINE void add_eights(const int eights, const float *x, int64_t n, int64_t d, c
     }
 }
 
-/* Columns from .. to of the sums of a batch. */
-static void add_columns(const float *x, int64_t n, int64_t d, const Share *share, const Share *end, double *total,
-                        int64_t from, int64_t to, float *near) {
+/* Columns from .. to of the sums of some batches, one after the other for as long as their columns stay in cache. */
+static void add_columns(const Settled *batches, int64_t count, int64_t d, double *total, int64_t from, int64_t to,
+                        float *near) {
+    const Settled *past = batches + count;
+#define ADD(eights)                                                                                               \
+    for (; from + 8 * eights <= to; from += 8 * eights)                                                               \
+        for (const Settled *b = batches; b < past; b++)                                                               \
+            add_eights(eights, b->x + from, b->n, d, b->share, b->end, total + from, near);
 #if LANES == 16
-    for (; from + 64 <= to; from += 64) add_eights(8, x + from, n, d, share, end, total + from, near);
+    ADD(8)
 #endif
-    for (; from + 32 <= to; from += 32) add_eights(4, x + from, n, d, share, end, total + from, near);
-    for (; from + 8 <= to; from += 8) add_eights(1, x + from, n, d, share, end, total + from, near);
-    for (; from < to && share < end; share++)
-        for (int64_t c = from; c < to; c++) total[share->code * d + c] += share->weight * (double)x[share->row * d + c];
+    ADD(4)
+    ADD(1)
+    for (const Settled *b = batches; from < to && b < past; b++)
+        for (const Share *share = b->share; share < b->end; share++)
+            for (int64_t c = from; c < to; c++)
+                total[share->code * d + c] += share->weight * (double)b->x[share->row * d + c];
 }

@@ -16,13 +16,19 @@ typedef struct { /* a row's share in a codeword */
     int32_t row, code;
 } Share;
 
-typedef struct { /* what is known of a span of rows before they are added up */
+typedef struct { /* what is known of rows on their way to the sums; a span: how many there are */
     float *rows;      /* (span, d), where the rows went through steps */
     int32_t *listed;  /* (span, MAX_K) candidates */
     uint8_t *count;   /* (span,) how many; 0: the first k are the answer, best first */
     double *best;     /* (span,) the similarity of the best codeword */
     Share *shares;    /* (span, k) in the order of adding.h */
 } Span;
+
+typedef struct { /* a batch that waits to be added up */
+    const float *x;   /* (n, d) */
+    int64_t n;
+    const Share *share, *end;
+} Settled;
 
 typedef struct { /* the memory of one thread for a batch */
     Pair *pairs;      /* (batch * MAX_K + 4,) by codeword, and by row under one codeword */
@@ -33,7 +39,8 @@ typedef struct { /* the memory of one thread for a batch */
     double *square, *best; /* (batch,) |x|^2, and the similarity of the best codeword */
     uint8_t *filled;  /* (batch,) how many scores a row has */
     int32_t *dropped; /* (batch * MAX_K,) places of scores that are not among the k best of a row */
-    int64_t batch;    /* a multiple of 8 */
+    Settled *settled; /* (slots,) batches that are added up together */
+    int64_t batch;    /* rows, rounded up to a multiple of 8 */
 } Tray;
 
 #define DROPPED -1.0

@@ -31,7 +31,7 @@ static void answer(const Job *job, Desk *desk, int64_t first, int64_t n) {
     }
 }
 
-/* Candidates of n rows, `at` rows from the start of a span, for batch.h; where they are many, the k best of them. */
+/* Candidates of n rows, `at` rows from the start of the span, for batch.h; where they are many, the k best of them. */
 static void leave_lists(const Job *job, Desk *desk, const Span *span, int64_t at, int64_t n) {
     list(desk, n, job->book, job->k, (int)job->screen);
     for (int64_t r = 0; r < n; r++) {
@@ -45,7 +45,7 @@ static void leave_lists(const Job *job, Desk *desk, const Span *span, int64_t at
     }
 }
 
-/* Rows first .. first + n of the job; `base` is the first row of the span. */
+/* Rows first .. first + n of the job; row `base` of the job would be the first of the span. */
 static void handle(const Job *job, Desk *desk, const Span *span, int64_t base, int64_t first, int64_t n) {
     const int64_t d = job->d;
     const int direct = INT8 && job->screen && desk->rest == 0 && job->nsteps == 0 && d % 16 == 0 && n % TILE == 0;

@@ -1,18 +1,22 @@
 /* A team of threads on one job. */
 
 #define ALIGN 64
-#define SPAN 32768 /* rows per thread between two meetings, if together they take at most ROOM bytes: */
-#define ROOM (1 << 22) /* they are then added up from cache */
+#define ROOM (1 << 24) /* bytes of all rows that are on their way to the sums, so that they are added up from cache */
+#define SLOTS 3 /* batches on their way, for every thread */
 
 typedef struct {
     Job *job;
-    Span span;
-    int64_t block, batch, rows; /* of a block, a batch and a span */
-    atomic_llong next;    /* the first row that no thread has taken */
-    int64_t size, here, round; /* threads of the team; threads that wait; meetings so far */
+    Span span;            /* slots * batch rows */
+    int64_t block, batch; /* rows of a block, and of a batch */
+    int64_t batches, slots; /* how many batches there are, and how many may be on their way */
+    atomic_llong next;    /* without sums: the first row that no thread has taken */
+    int64_t taken, ready; /* batches that some thread has taken; and those settled, with all before them */
+    uint8_t *settled;     /* (slots,) batches after those */
+    int64_t *added;       /* (size,) batches whose columns a thread has added up */
+    int64_t size;         /* threads of the team */
     atomic_int failed;
     pthread_mutex_t lock;
-    pthread_cond_t all_here;
+    pthread_cond_t news;
 } Team;
 
 typedef struct {
@@ -20,18 +24,6 @@ typedef struct {
     int64_t number;
     pthread_t thread;
 } Member;
-
-static void meet(Team *team) {
-    if (team->size == 1) return;
-    pthread_mutex_lock(&team->lock);
-    int64_t round = team->round;
-    if (++team->here == team->size) {
-        team->here = 0, team->round++;
-        pthread_cond_broadcast(&team->all_here);
-    }
-    while (round == team->round) pthread_cond_wait(&team->all_here, &team->lock);
-    pthread_mutex_unlock(&team->lock);
-}
 
 static void *grab(char **at, int64_t bytes) {
     void *p = *at;
@@ -80,8 +72,10 @@ static int64_t lay_out(Desk *desk, char *at, const Job *job, int64_t block) {
 }
 
 /* Lay a tray out from `at` on; returns its size. */
-static int64_t lay_tray(Tray *tray, char *at, const Job *job, int64_t batch) {
+static int64_t lay_tray(Tray *tray, char *at, const Team *team) {
     char *start = at;
+    const Job *job = team->job;
+    const int64_t batch = (team->batch + 7) / 8 * 8;
     int64_t levels = 1;
     for (int64_t width = job->d; width > LEAF; width -= half_of(width)) levels++;
     tray->pairs = grab(&at, (batch * MAX_K + 4) * (int64_t)sizeof(Pair));
@@ -93,27 +87,87 @@ static int64_t lay_tray(Tray *tray, char *at, const Job *job, int64_t batch) {
     tray->best = grab(&at, batch * 8);
     tray->filled = grab(&at, batch);
     tray->dropped = grab(&at, batch * MAX_K * 4);
+    tray->settled = grab(&at, team->slots * (int64_t)sizeof(Settled));
     tray->batch = batch;
     return at - start;
 }
 
-/* Add a span of n rows to the sums: first every thread settles some batches, then adds up some columns of all. */
-static void add_span(Team *team, int64_t number, const Tray *tray, int64_t base, int64_t n) {
+/* The rows of batch b, as they are added up. */
+static const float *rows_of(const Team *team, int64_t b) {
+    const Job *job = team->job;
+    if (team->span.rows) return team->span.rows + b % team->slots * team->batch * job->d;
+    return (job->out ? job->out : job->x) + b * team->batch * job->d;
+}
+
+/* Screen and settle batch b. */
+static void take_batch(Team *team, Desk *desk, const Tray *tray, int64_t b) {
+    const Job *job = team->job;
+    const int64_t d = job->d, start = b * team->batch, at = b % team->slots * team->batch, block = team->block;
+    const int64_t end = start + team->batch < job->n ? start + team->batch : job->n;
+    for (int64_t first = start; first < end; first += block) {
+        const int64_t soon = first + block < end ? first + block : end, past = soon + block < end ? soon + block : end;
+        desk->soon = (const char *)(job->x + soon * d), desk->past = (const char *)(job->x + past * d);
+        handle(job, desk, &team->span, start - at, first, soon - first);
+    }
+    settle_batch(job, tray, &team->span, rows_of(team, b), at, end - start);
+}
+
+/* Add up columns of batches from .. past. */
+static void add_batches(const Team *team, int64_t number, const Tray *tray, int64_t from, int64_t past) {
     const Job *job = team->job;
     const Span *span = &team->span;
     const int64_t d = job->d, k = job->k, strip = ((d + 7) / 8 + team->size - 1) / team->size * 8;
-    const int64_t from = number * strip, to = from + strip < d ? from + strip : d, batch = team->batch;
-    const float *x = span->rows ? span->rows : job->out ? job->out + base * d : job->x + base * d;
-    for (int64_t first = number * batch; first < n; first += team->size * batch)
-        settle_batch(job, tray, span, x + first * d, first, n - first < batch ? n - first : batch);
-    meet(team);
-    for (int64_t first = 0; first < n; first += batch) {
-        const int64_t past = n < first + batch ? n : first + batch;
-        const Share *share = span->shares + first * k, *end = span->shares + past * k;
-        add_columns(x + first * d, past - first, d, share, end, job->total, from, to, tray->near);
+    const int64_t left = number * strip, right = left + strip < d ? left + strip : d;
+    for (int64_t b = from; b < past; b++) {
+        const int64_t at = b % team->slots * team->batch, rest = job->n - b * team->batch;
+        const int64_t n = rest < team->batch ? rest : team->batch;
+        const Share *share = span->shares + at * k, *end = share + n * k;
+        tray->settled[b - from] = (Settled){rows_of(team, b), n, share, end};
         for (; number == 0 && share < end; share++) job->mass[share->code] += share->weight;
+        for (int64_t r = 0; number == 0 && r < n; r++) *job->objective += span->best[at + r];
     }
-    for (int64_t r = 0; number == 0 && r < n; r++) *job->objective += span->best[r];
+    add_columns(tray->settled, past - from, d, job->total, left, right, tray->near);
+}
+
+/* All batches to the sums. Any thread screens and settles any batch; each adds up columns of its own, of all batches in
+ * their order, as soon as there are some to be added at once. */
+static void sum_up(Team *team, int64_t number, Desk *desk, const Tray *tray) {
+    int64_t *added = team->added + number;
+    pthread_mutex_lock(&team->lock);
+    while (*added < team->batches && !team->failed) {
+        const int64_t ready = team->ready, waiting = ready - *added;
+        int64_t least = *added;
+        for (int64_t t = 0; t < team->size; t++) least = team->added[t] < least ? team->added[t] : least;
+        const int more = team->taken < team->batches && team->taken < least + team->slots;
+        if (waiting >= team->size || (waiting && !more)) {
+            pthread_mutex_unlock(&team->lock);
+            add_batches(team, number, tray, *added, ready);
+            pthread_mutex_lock(&team->lock);
+            *added = ready;
+            pthread_cond_broadcast(&team->news);
+        } else if (more) {
+            const int64_t b = team->taken++;
+            pthread_mutex_unlock(&team->lock);
+            take_batch(team, desk, tray, b);
+            pthread_mutex_lock(&team->lock);
+            team->settled[b % team->slots] = 1;
+            for (uint8_t *next; *(next = team->settled + team->ready % team->slots); team->ready++) *next = 0;
+            pthread_cond_broadcast(&team->news);
+        } else pthread_cond_wait(&team->news, &team->lock);
+    }
+    pthread_mutex_unlock(&team->lock);
+}
+
+/* All rows where nothing is added up. */
+static void sweep_up(Team *team, Desk *desk) {
+    const Job *job = team->job;
+    const int64_t n = job->n, d = job->d, block = team->block;
+    for (int64_t first = atomic_fetch_add(&team->next, block), next; first < n; first = next) {
+        next = atomic_fetch_add(&team->next, block);
+        const int64_t soon = next < n ? next : n, past = soon + block < n ? soon + block : n;
+        desk->soon = (const char *)(job->x + soon * d), desk->past = (const char *)(job->x + past * d);
+        handle(job, desk, &team->span, 0, first, n - first < block ? n - first : block);
+    }
 }
 
 static void *work(void *argument) {
@@ -124,30 +178,22 @@ static void *work(void *argument) {
     Tray tray = {0};
     pthread_mutex_lock(&team->lock); /* until the team is complete */
     pthread_mutex_unlock(&team->lock);
-    const int64_t n = job->n, d = job->d;
     const int64_t size = lay_out(&desk, NULL, job, team->block);
-    char *memory = malloc((size_t)(size + (job->total ? lay_tray(&tray, NULL, job, team->batch) : 0)) + ALIGN);
+    char *memory = malloc((size_t)(size + (job->total ? lay_tray(&tray, NULL, team) : 0)) + ALIGN);
     char *aligned = (char *)(((uintptr_t)memory + ALIGN - 1) / ALIGN * ALIGN);
-    if (memory) lay_out(&desk, aligned, job, team->block);
-    else team->failed = 1;
-    if (memory && job->total) lay_tray(&tray, aligned + size, job, team->batch);
-    for (int64_t base = 0; base < n; base += team->rows) {
-        const int64_t end = base + team->rows < n ? base + team->rows : n;
-        int64_t first = memory ? atomic_fetch_add(&team->next, team->block) : end;
-        while (first < end) {
-            const int64_t next = atomic_fetch_add(&team->next, team->block);
-            const int64_t soon = next < n ? next : n, past = soon + team->block < n ? soon + team->block : n;
-            desk.soon = (const char *)(job->x + soon * d), desk.past = (const char *)(job->x + past * d);
-            handle(job, &desk, &team->span, base, first, end - first < team->block ? end - first : team->block);
-            first = next;
-        }
-        meet(team);
-        if (member->number == 0) atomic_store(&team->next, end);
-        if (job->total && !team->failed) add_span(team, member->number, &tray, base, end - base);
-        meet(team);
+    if (memory) {
+        lay_out(&desk, aligned, job, team->block);
+        if (job->total) {
+            lay_tray(&tray, aligned + size, team);
+            sum_up(team, member->number, &desk, &tray);
+        } else sweep_up(team, &desk);
     }
     free(memory);
     pthread_mutex_lock(&team->lock);
+    if (!memory) {
+        team->failed = 1;
+        pthread_cond_broadcast(&team->news);
+    }
     job->rescored += desk.rescored, job->swept += desk.swept;
     pthread_mutex_unlock(&team->lock);
     return NULL;
@@ -155,7 +201,7 @@ static void *work(void *argument) {
 
 static int run_with(Team *team, Member *members, int64_t threads) {
     pthread_mutex_init(&team->lock, NULL);
-    pthread_cond_init(&team->all_here, NULL);
+    pthread_cond_init(&team->news, NULL);
     pthread_mutex_lock(&team->lock);
     team->size = 1;
     while (team->size < threads) {
@@ -168,7 +214,7 @@ static int run_with(Team *team, Member *members, int64_t threads) {
     work(members);
     for (int64_t t = 1; t < team->size; t++) pthread_join(members[t].thread, NULL);
     pthread_mutex_destroy(&team->lock);
-    pthread_cond_destroy(&team->all_here);
+    pthread_cond_destroy(&team->news);
     return team->failed;
 }
 
@@ -181,25 +227,28 @@ int sidkit_run(Job *job) {
     if (job->n < block) block = job->n <= 1 ? 1 : (job->n + TILE - 1) / TILE * TILE;
     if (threads > (job->n + block - 1) / block) threads = (job->n + block - 1) / block;
     if (threads < 1) return 0;
-    Team team = {.job = job, .block = block, .rows = job->n};
+    Team team = {.job = job, .block = block};
     Member alone, *members = threads > 1 ? malloc((size_t)threads * sizeof *members) : &alone;
     char *memory = NULL;
-    if (job->total) { /* a span's results wait for the adding up */
-        int64_t rows = SPAN * threads < ROOM / (4 * d) ? SPAN * threads : ROOM / (4 * d);
-        if (rows < block * threads) rows = block * threads;
-        if (rows > job->n) rows = job->n;
-        const int64_t most = batch_rows(job->book->size, k), share = (rows + threads - 1) / threads;
-        const int64_t batches = (share + most - 1) / most; /* of a thread */
-        team.batch = ((share + batches - 1) / batches + 7) / 8 * 8;
-        team.rows = rows = team.batch * batches * threads;
-        const int64_t carried = job->nsteps && !job->out ? rows * d * 4 : 0;
-        char *at = memory = malloc((size_t)(carried + rows * (k * 16 + MAX_K * 4 + 9)) + 8 * ALIGN);
+    if (job->total) { /* batches, as many for each thread, and of whole blocks */
+        int64_t slots = SLOTS * threads, most = batch_rows(job->book->size, k);
+        if (most > ROOM / (4 * d) / slots) most = ROOM / (4 * d) / slots;
+        if (most < block) most = block;
+        const int64_t rounds = (job->n + most * threads - 1) / (most * threads), share = rounds * threads;
+        team.batch = ((job->n + share - 1) / share + block - 1) / block * block;
+        team.batches = (job->n + team.batch - 1) / team.batch;
+        team.slots = slots = slots < team.batches ? slots : team.batches;
+        const int64_t rows = slots * team.batch, carried = job->nsteps && !job->out ? rows * d * 4 : 0;
+        const int64_t bytes = carried + rows * (k * 16 + MAX_K * 4 + 9) + slots + threads * 8 + 8 * ALIGN;
+        char *at = memory = calloc((size_t)bytes, 1);
         at += ALIGN - (uintptr_t)at % ALIGN;
         team.span.rows = carried ? grab(&at, carried) : NULL;
         team.span.shares = grab(&at, rows * k * (int64_t)sizeof(Share));
         team.span.best = grab(&at, rows * 8);
         team.span.listed = grab(&at, rows * MAX_K * 4);
         team.span.count = grab(&at, rows);
+        team.settled = grab(&at, slots);
+        team.added = grab(&at, threads * 8);
     }
     int failed = !members || (job->total && !memory) || run_with(&team, members, threads);
     free(memory);
