@@ -5,11 +5,13 @@
  * and written once for all of them. Every thread adds up columns of its own.
  */
 
-#define BATCH 1024 /* rows to a batch; more where codebooks are large, so that a codeword has two on average */
+#define BATCH 1024    /* rows to a batch, */
+#define OWN (1 << 19) /* or fewer, which take so many bytes: they stay in the cache of a core */
 
-static int64_t batch_rows(int64_t K, int64_t k) {
-    const int64_t least = 2 * K / k;
-    return BATCH > least ? BATCH : (least + 7) / 8 * 8;
+/* Rows to a batch. Where that would leave fewer than eight to a codeword, up to BATCH; two in any case. */
+static int64_t batch_rows(int64_t K, int64_t k, int64_t d) {
+    const int64_t own = OWN / (4 * d), eight = 8 * K / k, most = own > eight ? own : eight;
+    return most < BATCH ? most : BATCH > eight / 4 ? BATCH : eight / 4;
 }
 
 /* 8 x `eights` columns of the sums of a batch of n rows; x and total start at the first of them. near: (n, 8 eights).

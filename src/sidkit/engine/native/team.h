@@ -104,10 +104,12 @@ static void take_batch(Team *team, Desk *desk, const Tray *tray, int64_t b) {
     const Job *job = team->job;
     const int64_t d = job->d, start = b * team->batch, at = b % team->slots * team->batch, block = team->block;
     const int64_t end = start + team->batch < job->n ? start + team->batch : job->n;
+    const int64_t another = start + team->size * team->batch < job->n ? start + team->size * team->batch : job->n;
     for (int64_t first = start; first < end; first += block) {
-        const int64_t soon = first + block < end ? first + block : end, past = soon + block < end ? soon + block : end;
+        const int64_t n = end - first < block ? end - first : block, soon = first + n < end ? first + n : another;
+        const int64_t past = soon + block < job->n ? soon + block : job->n;
         desk->soon = (const char *)(job->x + soon * d), desk->past = (const char *)(job->x + past * d);
-        handle(job, desk, &team->span, start - at, first, soon - first);
+        handle(job, desk, &team->span, start - at, first, n);
     }
     settle_batch(job, tray, &team->span, rows_of(team, b), at, end - start);
 }
@@ -231,7 +233,7 @@ int sidkit_run(Job *job) {
     Member alone, *members = threads > 1 ? malloc((size_t)threads * sizeof *members) : &alone;
     char *memory = NULL;
     if (job->total) { /* batches, as many for each thread, and of whole blocks */
-        int64_t slots = SLOTS * threads, most = batch_rows(job->book->size, k);
+        int64_t slots = SLOTS * threads, most = batch_rows(job->book->size, k, d);
         if (most > ROOM / (4 * d) / slots) most = ROOM / (4 * d) / slots;
         if (most < block) most = block;
         const int64_t rounds = (job->n + most * threads - 1) / (most * threads), share = rounds * threads;
