@@ -66,6 +66,8 @@ def _needless_copies(rows: Doubles, offset: Doubles) -> NDArray[np.uint8]:
     """1 for every codeword with MAX_K copies before it: ties go to the lowest index, so it is never chosen."""
     seen: dict[bytes, int] = {}
     dead = np.zeros(len(rows), np.uint8)
+    if np.unique(rows[:, 0], return_counts=True)[1].max() <= MAX_K:  # no first number is there often enough
+        return dead
     for j, row in enumerate(rows):
         content = row.tobytes() + offset[j].tobytes()
         copies = seen[content] = seen.get(content, -1) + 1
