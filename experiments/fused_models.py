@@ -88,8 +88,7 @@ def alone(fusion: Fusion) -> FusionWeights:
 def counted(candidates: Candidates) -> Candidates:
     """The candidates as counting knows them: all equally likely, and none that a beam alone reached."""
     known = (candidates.followed > 0) | (candidates.flow > 0) | (candidates.together > 0)
-    entries = candidates._replace(model=np.ones(len(candidates.user)))[1:]
-    return Candidates(candidates.users, *(values[known] for values in entries))
+    return candidates._replace(model=np.ones(len(candidates.user))).where(known)
 
 
 def test_ranks(retriever: Retriever, fusion: Fusion, counts: Fusion, sequences: Sequences) -> dict[str, np.ndarray]:

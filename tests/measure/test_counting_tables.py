@@ -35,7 +35,7 @@ def test_flow_is_that_of_loops():
     np.testing.assert_allclose(tables.flow.toarray(), flow, rtol=1e-5)
     position, length = np.array([len(lists[0])]), np.array([len(lists[0])])
     wanted = sum(flow[item] / ago for ago, item in enumerate(reversed(lists[0]), 1))
-    found = tables.near(np.array(lists[0]), position, length, tables.flow).toarray()[0]
+    found = (tables.histories(np.array(lists[0]), position, length) @ tables.flow).toarray()[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
     assert CountTables.of(Sequences.of([[3]]), 5).flow.nnz == 0
 

@@ -146,8 +146,11 @@ def test_signals_and_terms_by_hand():
     np.testing.assert_allclose(
         Term("length", times="popular").value(signals), np.log1p(candidates.length) * np.log1p(candidates.popular)
     )
-    few = signals_of(candidates, np.array([1, 4]))
-    assert all((few[name] == value[[1, 4]]).all() for name, value in signals.items())
+    kept = np.array([False, True, False, False, True, False])
+    few = signals_of(candidates.where(kept))
+    assert all((few[name] == value[kept]).all() for name, value in signals.items())
+    scores = [fused_scores(candidates, FusionWeights(TERMS), given) for given in (None, signals)]
+    assert (scores[0] == scores[1]).all()
 
 
 def test_the_formula_and_the_ranks_by_hand():

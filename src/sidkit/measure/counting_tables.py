@@ -56,11 +56,12 @@ class CountTables:
         """(n, items) how often each item came right after the last item of each of n users, sparse."""
         return self.followed[last]
 
-    def near(self, rows: Integers, position: Integers, length: Integers, table: Any = None) -> Any:
-        """(n, items) how near each item is to the histories rows[position - length : position], sparse.
+    def near(self, rows: Integers, position: Integers, length: Integers) -> Any:
+        """(n, items) how near each item is to the histories rows[position - length : position], sparse."""
+        return self.histories(rows, position, length) @ self.together
 
-        table: `together`, or `flow`.
-        """
+    def histories(self, rows: Integers, position: Integers, length: Integers) -> Any:
+        """(n, items) what is in the histories rows[position - length : position], over how long ago it was, sparse."""
         from scipy.sparse import csr_array
 
         ago = np.concatenate([np.arange(n, 0, -1) for n in length.tolist()] or [np.zeros(0, np.int64)])
@@ -68,7 +69,7 @@ class CountTables:
         starts = np.concatenate([[0], np.cumsum(length)])
         history = csr_array(((1 / ago).astype(np.float32), item, starts), shape=(len(length), len(self)))
         history.sum_duplicates()
-        return history @ (self.together if table is None else table)
+        return history
 
 
 def _flow(seen: Sequences, popular: Integers, nearest: int) -> Any:

@@ -93,6 +93,11 @@ class Candidates(NamedTuple):
         rest = [np.concatenate(values) for values in zip(*(part[2:] for part in parts), strict=True)]
         return cls(int(first[-1]), users, *rest)
 
+    def where(self, kept: NDArray[np.bool_]) -> Candidates:
+        """These entries alone, of as many users."""
+        entries: list[Any] = [values[kept] for values in self[1:]]
+        return Candidates(self.users, *entries)
+
 
 class Searcher:
     """Finds the candidates of users: beams of a model, and counts."""
@@ -188,9 +193,8 @@ class _Counts(NamedTuple):
 
     @classmethod
     def of(cls, tables: CountTables, histories: UserHistories) -> _Counts:
-        last, read = histories.rows[histories.position - 1], histories[:3]
-        flow = tables.near(*read, tables.flow)
-        return cls(tables.after(last), flow, tables.near(*read), tables.together[last])
+        last, read = histories.rows[histories.position - 1], tables.histories(*histories[:3])
+        return cls(tables.after(last), read @ tables.flow, read @ tables.together, tables.together[last])
 
 
 def _order_within(user: Integers) -> Integers:

@@ -30,6 +30,7 @@ __all__ = ["OFF", "Fusion", "FusionWeights", "fit_fusion", "fused_scores", "targ
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Signals = dict[str, Floats]
 CUT = 10
 ERRORS = 2.0  # standard errors that a gain has to exceed
 PARTS = 5  # of the users, each judged by weights of the others
@@ -79,12 +80,16 @@ def weights_from(plain: dict[str, Any]) -> FusionWeights:
     return weights
 
 
-def fused_scores(candidates: Candidates, weights: FusionWeights) -> Floats:
-    """The probability of every candidate; 0 for those that may not be recommended again."""
+def fused_scores(candidates: Candidates, weights: FusionWeights, signals: Signals | None = None) -> Floats:
+    """The probability of every candidate; 0 for those that may not be recommended again.
+
+    signals: of these candidates, where they are known already.
+    """
     allowed = True if weights.repeats else ~candidates.past
     if not weights.terms:
         return np.where(allowed, candidates.model, 0.0)
-    signals, score = signals_of(candidates), np.zeros(len(candidates.user))
+    signals = signals_of(candidates) if signals is None else signals
+    score = np.zeros(len(candidates.user))
     for term in weights.terms:
         score += term.weight * term.value(signals)
     score = np.where(allowed, score, -np.inf)
@@ -111,11 +116,14 @@ def target_ranks(candidates: Candidates, target: Integers, score: Floats, missin
 
 def fit_fusion(candidates: Candidates, target: Integers, tables: CountTables) -> Fusion:
     """The likeliest weights on these users, which are those of validation; off where they do not help."""
-    users = len(target)
-    chances = _Chances(candidates, target)
+    users, is_target = len(target), candidates.item == target[candidates.user]
+    reached = np.bincount(candidates.user[is_target], minlength=users) > 0
+    found = candidates.where(reached[candidates.user])  # of the others nothing is gained, whatever the weights
+    signals = signals_of(found)
+    chances = _Chances(found, target, signals, reached)
 
     def gains(weights: FusionWeights) -> Floats:
-        rank = target_ranks(candidates, target, fused_scores(candidates, weights), len(tables))
+        rank = target_ranks(found, target, fused_scores(found, weights, signals), len(tables))
         each: Floats = (rank < CUT) / np.log2(rank + 2.0)
         return each
 
@@ -149,22 +157,18 @@ def _error(gain: Floats) -> float:
 
 
 class _Chances:
-    """The candidates of the users whose item is among them, as the terms of a fusion.
+    """The candidates of users whose item is among them, as the terms of a fusion.
 
     x: (candidates, terms), every term less its mean (which changes no probability) and divided by its standard
-    deviation; an entry of `own` is a user's item.
+    deviation; an entry of `own` is a user's item; reached: of all users, whether they are among these.
     """
 
-    def __init__(self, candidates: Candidates, target: Integers) -> None:
-        is_target = candidates.item == target[candidates.user]
-        self.reached = np.bincount(candidates.user[is_target], minlength=candidates.users) > 0
-        rows = np.flatnonzero(self.reached[candidates.user])
-        self.user, self.own = candidates.user[rows], np.flatnonzero(is_target[rows])
-        signals = signals_of(candidates, rows)
+    def __init__(self, found: Candidates, target: Integers, signals: Signals, reached: NDArray[np.bool_]) -> None:
+        self.user, self.own, self.reached = found.user, np.flatnonzero(found.item == target[found.user]), reached
         self.terms = terms_for(signals)
         self.x = columns_of(self.terms, signals)
-        self.scale = np.maximum(self.x.std(0, dtype=np.float64), 1e-6) if len(rows) else np.ones(len(self.terms))
-        self.x -= self.x.mean(0, dtype=np.float64).astype(np.float32) if len(rows) else np.float32(0)
+        self.scale = np.maximum(self.x.std(0, dtype=np.float64), 1e-6) if len(self.x) else np.ones(len(self.terms))
+        self.x -= self.x.mean(0, dtype=np.float64).astype(np.float32) if len(self.x) else np.float32(0)
         self.x /= self.scale.astype(np.float32)
 
     def fitted(self, of: NDArray[np.bool_]) -> FusionWeights:

@@ -59,21 +59,17 @@ class Term:
         return signal if self.times is None else signal * signals[self.times]
 
 
-def signals_of(found: Candidates, rows: Any = slice(None)) -> dict[str, Floats]:
-    """By name, of every candidate or of these."""
-    model, after = found.model[rows], found.after[rows]
-    shares = {
-        "followed": found.followed[rows] / (after + PRIOR),
-        "flow": found.flow[rows],
-        "together": found.together[rows],
-        "beside": found.beside[rows],
-    }
+def signals_of(found: Candidates) -> dict[str, Floats]:
+    """By name, of every candidate."""
     return {
-        "model": np.log(np.maximum(model, LEAST)),
-        "popular": np.log1p(found.popular[rows]),
-        **{name: np.log(FLOOR + share) for name, share in shares.items()},
-        "length": np.log1p(found.length[rows]),
-        "past": found.past[rows].astype(np.float64),
+        "model": np.log(np.maximum(found.model, LEAST)),
+        "popular": np.log1p(found.popular),
+        "followed": np.log(FLOOR + found.followed / (found.after + PRIOR)),
+        "flow": np.log(FLOOR + found.flow),
+        "together": np.log(FLOOR + found.together),
+        "beside": np.log(FLOOR + found.beside),
+        "length": np.log1p(found.length),
+        "past": found.past.astype(np.float64),
     }
 
 
