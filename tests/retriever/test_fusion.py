@@ -18,6 +18,7 @@ pytest.importorskip("transformers")
 
 import torch
 
+from command import run as command
 from sidkit.decoding.device_trie import DeviceTrie
 from sidkit.retriever import Plan, Retriever, Shape, train
 from sidkit.retriever.beams import beam_search, search_and_score
@@ -499,6 +500,8 @@ def test_a_fusion_of_an_earlier_version_is_left_out_and_said(run, tmp_path):
         loaded = Retriever.load(folder, "cpu")
     assert loaded.fusion is None
     assert "fusion" not in loaded.facts
+    said = command("recommend", folder, "--history", "p4", "--device", "cpu", fresh=True).stderr
+    assert f"warning: {folder} fuses counts by a formula of an earlier version, and is used without; train it" in said
 
 
 def test_users_drawn_for_the_fit_are_different():

@@ -2,8 +2,9 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -45,9 +46,23 @@ def _exit_code(code: int) -> int:
     return code
 
 
+def _say_warnings() -> None:
+    """Warnings meant for users are printed as one line, without the place in the code that gave them."""
+    usual = warnings.showwarning
+
+    def say(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+        if category is UserWarning:
+            print(f"warning: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *rest, **named)
+
+    warnings.showwarning = cast(Any, say)
+
+
 def main() -> None:
     """Run the command line; errors become one line and an exit code, never a traceback."""
     let_threads_sleep()
+    _say_warnings()
     usage_error = typer.BadParameter.__mro__[2]  # click's base exception, wherever this Typer keeps click
     try:
         print_replaced(say=False)
